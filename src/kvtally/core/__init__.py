@@ -1,0 +1,1 @@
+"""RECORDS. Frozen, standard library only."""

@@ -1,0 +1,1 @@
+"""WHERE PEOPLE COME IN. Thin: parse, call one function, render."""

@@ -1,0 +1,1 @@
+"""ANSWERS FROM A REAL MODEL. The only folder that imports torch."""

@@ -1,0 +1,1 @@
+"""ANSWERS FROM RECORDS. Standard library only."""

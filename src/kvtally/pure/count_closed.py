@@ -1,0 +1,80 @@
+"""Count by formula."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from kvtally.core.decoder import Decoder, Layer
+from kvtally.core.mixer import Mixer
+from kvtally.core.passes import Pass
+from kvtally.core.tally import Cell, Tally, Term
+
+
+def count(decoder: Decoder, passes: Iterable[Pass], *, kernel: str = "causal") -> Tally:
+    """The multiplications (MACs), cache elements, token states and comparisons of the passes, by formula.
+
+    For every layer: MACs a token * tokens, MACs a pair * pairs, MACs an expanded token * tokens
+    expanded; plus hidden_size * vocab_size for each row of logits. No step loops over tokens, so any
+    length answers at once. `kernel="causal"` counts the pairs that the mask allows, `"dense"` the
+    rectangle that a dense kernel multiplies. Not counted: what `Tally.uncounted` lists.
+    Formulas: derived here; they agree with Kaplan et al. (arXiv:2001.08361) and Hoffmann et al.
+    (arXiv:2203.15556) where those have a term.
+
+    >>> from kvtally.core.decoder import lesson
+    >>> from kvtally.core.passes import cached, uncached
+    >>> count(lesson(), cached(1, 100)).total      # 3*64*64*100 + 2*64*5050
+    1875200
+    >>> count(lesson(), uncached(1, 100, loop="lesson")).states  # 1 + 2 + ... + 100
+    5050
+    """
+    macs: Counter[Cell] = Counter()
+    kv: Counter[Cell] = Counter()
+    comparisons: Counter[tuple[str, int | None]] = Counter()
+    states = 0
+    last = len(decoder.layers) - 1
+    for p in passes:
+        known: dict[tuple[Layer, bool], _LayerWork] = {}
+        for index, layer in enumerate(decoder.layers):
+            key = (layer, index == last)
+            if key not in known:
+                known[key] = _layer_work(decoder.hidden_size, layer, p, p.attending if index == last else None, kernel)
+            work_macs, work_kv, pairs = known[key]
+            for term, n in work_macs.items():
+                macs[p.phase, index, term] += n
+            for cell, n in work_kv.items():
+                kv[p.phase, index, cell] += n
+            comparisons[p.phase, index] += pairs
+        macs[p.phase, None, Term.lm_head] += p.times * p.logits * decoder.hidden_size * decoder.vocab_size
+        states += p.tokens
+    return Tally(macs=macs, kv=kv, states=states, comparisons=comparisons, kernel=kernel, road="closed")
+
+
+_LayerWork = tuple[Counter[Term], Counter[str], int]  # MACs by term, cache elements by cell, pairs
+
+
+def _layer_work(hidden: int, layer: Layer, p: Pass, attending: int | None, kernel: str) -> _LayerWork:
+    """MACs by term, cache elements by cell and comparisons of one layer over all passes of `p`."""
+    macs: Counter[Term] = Counter()
+    kv: Counter[str] = Counter()
+    pairs = 0
+    rows = p.tokens if attending is None else attending * p.times
+    for term, n in layer.projections(hidden).items():
+        macs[term] += n * (rows if layer.follows_attention(term) else p.tokens)
+    for mixer in layer.mixers:
+        own = mixer.pairs(p, kernel, attending)
+        pairs += own
+        for term, n in mixer.pair_cost.items():
+            macs[term] += n * own
+        for term, n in mixer.expansions(hidden).items():
+            macs[term] += n * mixer.expanded(p)
+        kv += _moved(mixer, p, writes=not (mixer is layer.mixer and layer.reads is not None))
+    return macs, kv, pairs
+
+
+def _moved(mixer: Mixer, p: Pass, *, writes: bool) -> Counter[str]:
+    """Cache elements that one mixer writes and reads over all passes of `p`."""
+    k, v = mixer.kv_per_token
+    written, read = mixer.written(p) if writes else 0, mixer.read(p)
+    state = mixer.state * p.times if p.keep else 0
+    return Counter(k_write=k * written, v_write=v * written, k_read=k * read, v_read=v * read, state=state)
