@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from kvtally.core.errors import InputError, require_int
+from kvtally.core.latent_mixer import LatentAttention
 from kvtally.core.mixer import Attention, Mixer
 from kvtally.core.mlp import Experts, Mlp
 from kvtally.core.tally import Term
@@ -34,26 +36,38 @@ class Layer:
 
     @property
     def mixers(self) -> tuple[Mixer, ...]:
-        """Everything that mixes positions in this layer."""
+        """Everything that mixes positions in this layer: `mixer` first where there is one."""
         return tuple(m for m in (self.mixer, *self.beside, self.cross) if m is not None)
 
-    def projections(self, hidden_size: int) -> dict[Term, int]:
-        """MACs a token, by term: projections of the mixers (without K and V where they are shared) and MLP."""
-        terms = dict(self.mlp.projections(hidden_size)) if self.mlp else {}
-        for mixer in self.mixers:
-            shared = mixer is self.mixer and self.reads is not None
-            for term, macs in mixer.projections(hidden_size).items():
-                if not (shared and term in WRITES_KV):
-                    terms[term] = terms.get(term, 0) + macs
-        return terms
+    @property
+    def writers(self) -> tuple[bool, ...]:
+        """For each of `mixers`, whether its K and V are its own: False for a mixer that reads another layer's."""
+        first = 0 if self.mixer and self.reads is not None else None
+        return tuple(index != first for index in range(len(self.mixers)))
 
-    def follows_attention(self, term: Term) -> bool:
-        """Whether only rows that attend need `term`: the output projections and the MLP."""
-        return term in AFTER_ATTENTION or (self.mlp is not None and term in self.mlp.projections(1))
+    def for_every_token(self, hidden_size: int) -> dict[Term, int]:
+        """MACs for each new token, by term: what leads to queries, keys, values and states."""
+        return self._mixed(hidden_size, after=False)
+
+    def for_attending_rows(self, hidden_size: int) -> dict[Term, int]:
+        """MACs for each new row that attends, by term: what follows the attention, and the MLP."""
+        mlp = self.mlp.projections(hidden_size) if self.mlp else {}
+        return added(self._mixed(hidden_size, after=True), mlp)
+
+    def projections(self, hidden_size: int) -> dict[Term, int]:
+        """MACs a token, by term: of mixers (without K and V where they are shared) and MLP."""
+        return added(self.for_every_token(hidden_size), self.for_attending_rows(hidden_size))
+
+    def _mixed(self, hidden_size: int, *, after: bool) -> dict[Term, int]:
+        terms: dict[Term, int] = {}
+        for mixer, writes in zip(self.mixers, self.writers, strict=True):
+            wanted = {t: n for t, n in mixer.projections(hidden_size).items() if (t in AFTER_ATTENTION) == after}
+            terms = added(terms, {t: n for t, n in wanted.items() if writes or t not in WRITES_KV})
+        return terms
 
     def held(self, context: int) -> int:
         """Elements this layer holds for a sequence of `context` tokens: K, V and recurrent state."""
-        own = (m for m in self.mixers if not (m is self.mixer and self.reads is not None))
+        own = (m for m, writes in zip(self.mixers, self.writers, strict=True) if writes)
         return sum(m.state + sum(m.kv_per_token) * m.tokens_held(context) for m in own)
 
     def shrunk(self) -> Layer:
@@ -71,7 +85,9 @@ class Layer:
 class Decoder:
     """What a decoder-only model (or the decoder of an encoder-decoder) is, as far as its cost goes.
 
-    `vocab_size` 0 means no output head. `name` is for people and does not take part in comparisons.
+    `vocab_size` 0 means no output head. `outside` are matrices outside the layers that every token
+    goes through, `head` those that every row of logits goes through before the output head, both
+    (inputs, outputs). `name` is for people and does not take part in comparisons.
 
     >>> lesson().held(100)  # K and V, 64 wide, of 100 tokens
     12800
@@ -80,11 +96,16 @@ class Decoder:
     hidden_size: int
     vocab_size: int
     layers: tuple[Layer, ...]
+    outside: tuple[tuple[int, int], ...] = ()
+    head: tuple[tuple[int, int], ...] = ()
     name: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         require_int("hidden_size", self.hidden_size, least=1)
         require_int("vocab_size", self.vocab_size, least=0)
+        for where, sizes in (("outside", self.outside), ("head", self.head)):
+            for size in (size for matrix in sizes for size in matrix):
+                require_int(where, size, least=1)
         if not self.layers:
             raise InputError("`layers` is empty, expected at least one Layer")
         for index, layer in enumerate(self.layers):
@@ -97,9 +118,30 @@ class Decoder:
         return "lesson" if len(self.layers) == 1 else "forward"
 
     def held(self, context: int) -> int:
-        """Elements that the cache of one sequence of `context` tokens holds, over all layers."""
+        """Elements that the cache of one sequence of `context` tokens holds, over all layers.
+
+        A layer whose K and V others read holds what the furthest looking of them needs.
+        """
         require_int("context", context, least=0)
-        return sum(layer.held(context) for layer in self.layers)
+        more = 0
+        for index, layer in enumerate(self.layers):
+            readers = [r.mixer for r in self.layers if r.reads == index and r.mixer]
+            if layer.mixer and readers:
+                furthest = max(m.tokens_held(context) for m in (layer.mixer, *readers))
+                more += sum(layer.mixer.kv_per_token) * (furthest - layer.mixer.tokens_held(context))
+        return more + sum(layer.held(context) for layer in self.layers)
+
+    def absorbed(self) -> Decoder:
+        """The same decoder with kv_b_proj absorbed in every latent attention, as engines run it."""
+        layers = tuple(
+            replace(layer, mixer=replace(layer.mixer, absorbed=True))
+            if isinstance(layer.mixer, LatentAttention)
+            else layer
+            for layer in self.layers
+        )
+        if layers == self.layers:
+            raise InputError("no layer has latent attention to absorb kv_b_proj into, expected at least one")
+        return replace(self, layers=layers)
 
     def shrunk(self) -> Decoder:
         """The same pattern with small sizes: at most two layers of each kind, in order, and their donors.
@@ -117,6 +159,8 @@ class Decoder:
             hidden_size=min(self.hidden_size, 7),
             vocab_size=min(self.vocab_size, 11),
             layers=layers,
+            outside=tuple((min(i, 7), min(o, 5)) for i, o in self.outside),
+            head=tuple((min(i, 7), min(o, 5)) for i, o in self.head),
             name=f"{self.name}, shrunk".lstrip(", "),
         )
 
@@ -133,8 +177,20 @@ def _check_donor(layers: tuple[Layer, ...], index: int, layer: Layer) -> None:
     donor = layers[layer.reads or 0]
     if donor.reads is not None or donor is layer:
         raise InputError(f"`{where}` is {layer.reads}, expected an earlier layer that has K and V of its own")
-    if not layer.mixer or not donor.mixer or layer.mixer.kv_per_token != donor.mixer.kv_per_token:
+    if not layer.mixer or not donor.mixer or _kv_shape(layer.mixer) != _kv_shape(donor.mixer):
         raise InputError(f"`{where}` is {layer.reads}, whose K and V have other sizes than this layer reads")
+    if not any(layer.mixer.kv_per_token):
+        raise InputError(f"`{where}` is {layer.reads}, expected a layer with K and V to share")
+
+
+def added(a: Mapping[Term, int], b: Mapping[Term, int]) -> dict[Term, int]:
+    """The sum of MACs by term."""
+    return {term: a.get(term, 0) + b.get(term, 0) for term in (*a, *(t for t in b if t not in a))}
+
+
+def _kv_shape(mixer: Mixer) -> tuple[object, ...]:
+    heads = mixer.num_kv_heads if isinstance(mixer, Attention) else 1
+    return (type(mixer), heads, mixer.kv_per_token)
 
 
 def _pattern(layers: tuple[Layer, ...]) -> list[int]:

@@ -99,6 +99,10 @@ class LatentAttention:
     def state(self) -> int:
         return 0
 
+    @property
+    def recurrent_state(self) -> int:
+        return 0
+
     def shrunk(self) -> LatentAttention:
         return replace(
             self,

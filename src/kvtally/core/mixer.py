@@ -47,6 +47,10 @@ class Mixer(Protocol):
     def state(self) -> int:
         """Elements held that do not grow with the context."""
 
+    @property
+    def recurrent_state(self) -> int:
+        """Those of `state` that are summed into token by token, which engines keep in float32."""
+
     def shrunk(self) -> Mixer:
         """The same kind with small sizes."""
 
@@ -56,6 +60,8 @@ class Attention:
     """Multi-head attention: MHA, GQA and MQA by `num_kv_heads`, sliding by `window`, pieces by `chunk`.
 
     `v_head_dim` is `head_dim` where it is None; `output` False leaves the output projection out.
+    `gated`: q_proj also makes a gate for the output, as wide as the query. `k_is_v`: the values are
+    the keys, and there is no v_proj (both are still cached).
     Per token: q_proj hidden*heads*head_dim, k_proj and v_proj hidden*kv_heads*head_dim, o_proj
     heads*v_head_dim*hidden. Per pair: heads*head_dim to score, heads*v_head_dim to mix.
 
@@ -71,11 +77,15 @@ class Attention:
     window: int | None = None
     chunk: int | None = None
     output: bool = True
+    gated: bool = False
+    k_is_v: bool = False
 
     def __post_init__(self) -> None:
         _check_heads(self.num_heads, self.num_kv_heads)
         require_int("head_dim", self.head_dim, least=1)
         require_int("v_head_dim", self.value_dim, least=1)
+        if (self.gated or self.k_is_v) and self.value_dim != self.head_dim:
+            raise InputError(f"`v_head_dim` is {self.v_head_dim}, expected {self.head_dim}: as wide as a query")
         _ = self.span
 
     @property
@@ -90,10 +100,11 @@ class Attention:
 
     def projections(self, hidden_size: int) -> dict[Term, int]:
         terms = {
-            Term.q_proj: hidden_size * self.num_heads * self.head_dim,
+            Term.q_proj: hidden_size * self.num_heads * self.head_dim * (2 if self.gated else 1),
             Term.k_proj: hidden_size * self.num_kv_heads * self.head_dim,
-            Term.v_proj: hidden_size * self.num_kv_heads * self.value_dim,
         }
+        if not self.k_is_v:
+            terms[Term.v_proj] = hidden_size * self.num_kv_heads * self.value_dim
         return terms | ({Term.o_proj: self.num_heads * self.value_dim * hidden_size} if self.output else {})
 
     def expansions(self, hidden_size: int) -> dict[Term, int]:
@@ -124,6 +135,10 @@ class Attention:
 
     @property
     def state(self) -> int:
+        return 0
+
+    @property
+    def recurrent_state(self) -> int:
         return 0
 
     def shrunk(self) -> Attention:
@@ -203,6 +218,10 @@ class CrossAttention:
 
     @property
     def state(self) -> int:
+        return 0
+
+    @property
+    def recurrent_state(self) -> int:
         return 0
 
     def shrunk(self) -> CrossAttention:

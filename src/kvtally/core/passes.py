@@ -47,6 +47,7 @@ class Pass:
         if self.attending is None:
             return
         require_int("attending", self.attending, least=1, most=self.new)
+        require_int("logits", self.logits, least=0, most=self.attending)
         if self.keep and self.times > 1 and self.attending < self.new:
             raise InputError(
                 f"`attending` is {self.attending} over {self.times} passes that continue each other, "

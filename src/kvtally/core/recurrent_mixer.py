@@ -44,7 +44,7 @@ class Recurrent:
                 require_int(f"matrices[{index}]", 1 if size is None else size, least=1)
 
     @property
-    def _elements(self) -> int:
+    def recurrent_state(self) -> int:
         return self.num_heads * self.key_dim * self.value_dim
 
     def projections(self, hidden_size: int) -> dict[Term, int]:
@@ -54,8 +54,8 @@ class Recurrent:
             terms[term] = terms.get(term, 0) + macs
         if self.conv_channels:
             terms[Term.conv1d] = self.conv_channels * self.conv_kernel
-        if self._elements:
-            terms |= {Term.state_update: self._elements, Term.state_read: self._elements}
+        if self.recurrent_state:
+            terms |= {Term.state_update: self.recurrent_state, Term.state_read: self.recurrent_state}
         return terms
 
     def expansions(self, hidden_size: int) -> dict[Term, int]:
@@ -86,7 +86,7 @@ class Recurrent:
 
     @property
     def state(self) -> int:
-        return (self.conv_kernel - 1) * self.conv_channels + self._elements
+        return (self.conv_kernel - 1) * self.conv_channels + self.recurrent_state
 
     def shrunk(self) -> Recurrent:
         return replace(

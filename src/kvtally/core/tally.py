@@ -45,6 +45,9 @@ class Term(StrEnum):
     gate_proj = "gate_proj"
     up_proj = "up_proj"
     down_proj = "down_proj"
+    extra_proj = "extra_proj"  # matrices of a layer beside mixer and MLP
+    embed_proj = "embed_proj"  # outside the layers: from the embedding on, for every token
+    head_proj = "head_proj"  # before the output head, for every row of logits
     lm_head = "lm_head"
 
 

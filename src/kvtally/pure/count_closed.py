@@ -15,9 +15,10 @@ def count(decoder: Decoder, passes: Iterable[Pass], *, kernel: str = "causal") -
     """The multiplications (MACs), cache elements, token states and comparisons of the passes, by formula.
 
     For every layer: MACs a token * tokens, MACs a pair * pairs, MACs an expanded token * tokens
-    expanded; plus hidden_size * vocab_size for each row of logits. No step loops over tokens, so any
-    length answers at once. `kernel="causal"` counts the pairs that the mask allows, `"dense"` the
-    rectangle that a dense kernel multiplies. Not counted: what `Tally.uncounted` lists.
+    expanded; plus the matrices outside the layers, and hidden_size * vocab_size for each row of
+    logits. No step loops over tokens, so any length answers at once. `kernel="causal"` counts the
+    pairs that the mask allows, `"dense"` the rectangle that a dense kernel multiplies. Not counted:
+    what `Tally.uncounted` lists.
     Formulas: derived here; they agree with Kaplan et al. (arXiv:2001.08361) and Hoffmann et al.
     (arXiv:2203.15556) where those have a term.
 
@@ -45,9 +46,20 @@ def count(decoder: Decoder, passes: Iterable[Pass], *, kernel: str = "causal") -
             for cell, n in work_kv.items():
                 kv[p.phase, index, cell] += n
             comparisons[p.phase, index] += pairs
-        macs[p.phase, None, Term.lm_head] += p.times * p.logits * decoder.hidden_size * decoder.vocab_size
+        for term, n in _outside(decoder, p).items():
+            macs[p.phase, None, term] += n
         states += p.tokens
     return Tally(macs=macs, kv=kv, states=states, comparisons=comparisons, kernel=kernel, road="closed")
+
+
+def _outside(decoder: Decoder, p: Pass) -> dict[Term, int]:
+    """MACs outside the layers over all passes of `p`: of every token, and of every row of logits."""
+    rows = p.times * p.logits
+    return {
+        Term.embed_proj: p.tokens * sum(inputs * outputs for inputs, outputs in decoder.outside),
+        Term.head_proj: rows * sum(inputs * outputs for inputs, outputs in decoder.head),
+        Term.lm_head: rows * decoder.hidden_size * decoder.vocab_size,
+    }
 
 
 _LayerWork = tuple[Counter[Term], Counter[str], int]  # MACs by term, cache elements by cell, pairs
@@ -59,16 +71,18 @@ def _layer_work(hidden: int, layer: Layer, p: Pass, attending: int | None, kerne
     kv: Counter[str] = Counter()
     pairs = 0
     rows = p.tokens if attending is None else attending * p.times
-    for term, n in layer.projections(hidden).items():
-        macs[term] += n * (rows if layer.follows_attention(term) else p.tokens)
-    for mixer in layer.mixers:
+    for term, n in layer.for_every_token(hidden).items():
+        macs[term] += n * p.tokens
+    for term, n in layer.for_attending_rows(hidden).items():
+        macs[term] += n * rows
+    for mixer, writes in zip(layer.mixers, layer.writers, strict=True):
         own = mixer.pairs(p, kernel, attending)
         pairs += own
         for term, n in mixer.pair_cost.items():
             macs[term] += n * own
         for term, n in mixer.expansions(hidden).items():
             macs[term] += n * mixer.expanded(p)
-        kv += _moved(mixer, p, writes=not (mixer is layer.mixer and layer.reads is not None))
+        kv += _moved(mixer, p, writes=writes)
     return macs, kv, pairs
 
 

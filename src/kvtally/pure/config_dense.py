@@ -1,0 +1,251 @@
+"""Decoders of attention and a dense MLP, and the parts that other families share with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from kvtally.core.decoder import Decoder, Layer
+from kvtally.core.errors import InputError
+from kvtally.core.mixer import Attention
+from kvtally.core.mlp import Experts, Mlp
+from kvtally.pure.config_fields import CLASS_DEFAULT, HINT, MOST_LAYERS, Fields
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+Part = TypeVar("Part", Mlp, Experts)
+
+
+def llama(f: Fields) -> Decoder:
+    """Llama: every layer sees everything, gated MLP."""
+    return stack(f, full(f), mlps(f))
+
+
+def mistral(f: Fields) -> Decoder:
+    """Mistral: every layer slides, or none where `sliding_window` is null."""
+    return stack(f, sliding_everywhere(f), mlps(f))
+
+
+def qwen(f: Fields) -> Decoder:
+    """Qwen2 and Qwen3: layers from `max_window_layers` on slide, if `use_sliding_window` says so."""
+    return stack(f, sliding_late(f), mlps(f))
+
+
+def gemma2(f: Fields) -> Decoder:
+    """Gemma 2: every second layer sees everything, the others slide."""
+    _refuse_two_ways(f)
+    return stack(f, alternating(f, every=2), mlps(f))
+
+
+def gemma3_text(f: Fields) -> Decoder:
+    """Gemma 3: every sixth layer sees everything, the others slide, unless a pattern says otherwise."""
+    _refuse_two_ways(f)
+    every = f.integer("sliding_window_pattern") if f.has("sliding_window_pattern") else 6
+    return stack(f, alternating(f, every=every), mlps(f))
+
+
+def gemma3(f: Fields) -> Decoder:
+    """Gemma 3 with a vision tower: its `text_config`."""
+    return gemma3_text(f.nested("text_config", "gemma3_text"))
+
+
+def gpt2(f: Fields) -> Decoder:
+    """GPT-2: MHA, MLP of four times the hidden size where `n_inner` is null."""
+    width = f.optional("n_inner") or f.derive("n_inner", 4 * f.integer("hidden_size"), "4 * hidden_size")
+    return stack(f, full(f), repeat(f, Mlp(width=width, gated=False)), mixer=mha(f))
+
+
+def gpt_neox(f: Fields) -> Decoder:
+    """GPT-NeoX and Pythia: MHA, MLP without a gate."""
+    return stack(f, full(f), mlps(f, gated=False), mixer=mha(f))
+
+
+def falcon(f: Fields) -> Decoder:
+    """Falcon: `num_kv_heads` in the new architecture, one KV head with `multi_query`, else MHA."""
+    heads = f.integer("num_attention_heads")
+    given = f.optional("num_kv_heads")
+    if f.flag("new_decoder_architecture"):
+        f.set_aside("multi_query", note="new_decoder_architecture is true")
+        return _falcon(f, heads if given is None else given)
+    shared = f.flag("multi_query")
+    kv = 1 if shared else heads
+    if given not in (None, kv, heads):
+        raise InputError(f"{f.said('multi_query')} and {f.said('num_kv_heads')}, expected {kv} KV heads, or null")
+    return _falcon(f, f.derive("num_kv_heads", kv, "multi_query"))
+
+
+def refined_web(f: Fields) -> Decoder:
+    """Falcon 40B under its first name: always grouped, `n_head_kv` groups."""
+    return _falcon(f, f.integer("num_kv_heads"))
+
+
+def refined_web_model(f: Fields) -> Decoder:
+    """Falcon 7B under its first name: one KV head with `multi_query`, else MHA."""
+    heads = f.integer("num_attention_heads")
+    return _falcon(f, 1 if f.flag("multi_query") else heads)
+
+
+def _falcon(f: Fields, kv: int) -> Decoder:
+    heads, hidden = f.integer("num_attention_heads"), f.integer("hidden_size")
+    if heads % kv:
+        _refuse_groups(f, "num_kv_heads")
+    width = f.optional("ffn_hidden_size") or f.derive("ffn_hidden_size", 4 * hidden, "4 * hidden_size")
+    mixer = Attention(num_heads=heads, num_kv_heads=kv, head_dim=whole_head_dim(f))
+    return stack(f, full(f), repeat(f, Mlp(width=width, gated=False)), mixer=mixer)
+
+
+# Parts
+
+
+def stack(
+    f: Fields,
+    windows: Sequence[int | None],
+    mlps: Sequence[Mlp | Experts],
+    *,
+    mixer: Attention | None = None,
+) -> Decoder:
+    """The decoder whose layers have these windows and these MLPs, attention of one size everywhere."""
+    sized = {w: mixer or attention(f, window=w) for w in dict.fromkeys(windows)}
+    layers = tuple(Layer(mixer=sized[w], mlp=mlp) for w, mlp in zip(windows, mlps, strict=True))
+    return decoder(f, layers)
+
+
+def decoder(f: Fields, layers: tuple[Layer, ...]) -> Decoder:
+    """The decoder of these layers, with its sizes outside them."""
+    hidden, vocab = f.integer("hidden_size"), f.integer("vocab_size")
+    return Decoder(hidden_size=hidden, vocab_size=vocab, layers=layers, name=f.model_type)
+
+
+def depth(f: Fields) -> int:
+    """How many layers there are."""
+    return f.integer("num_hidden_layers", most=MOST_LAYERS)
+
+
+def attention(f: Fields, *, window: int | None = None) -> Attention:
+    """Attention: GQA where the config says so (null: as many KV heads as heads), an explicit head_dim first."""
+    heads = f.integer("num_attention_heads")
+    kv = f.optional("num_key_value_heads")
+    if kv is None:
+        kv = f.derive("num_key_value_heads", heads, "num_attention_heads")
+    if heads % kv:
+        _refuse_groups(f, "num_key_value_heads")
+    width = f.optional("head_dim") or whole_head_dim(f)
+    return Attention(num_heads=heads, num_kv_heads=kv, head_dim=width, window=window)
+
+
+def mha(f: Fields) -> Attention:
+    """Attention with a KV head for each head, hidden_size / heads wide."""
+    heads = f.integer("num_attention_heads")
+    f.agrees("num_key_value_heads", heads, f"`{f.model_type}` has one KV head for each head")
+    return Attention(num_heads=heads, num_kv_heads=heads, head_dim=whole_head_dim(f))
+
+
+def whole_head_dim(f: Fields) -> int:
+    """hidden_size / heads, refused where that is no integer, or where the config says another head_dim."""
+    heads, hidden = f.integer("num_attention_heads"), f.integer("hidden_size")
+    if hidden % heads:
+        both = f"{f.said('hidden_size')} and {f.said('num_attention_heads')}"
+        raise InputError(f"{both}, expected a whole number for each head, or a `head_dim`")
+    f.agrees("head_dim", hidden // heads, "a head is hidden_size / heads wide here")
+    return f.derive("head_dim", hidden // heads, "hidden_size / num_attention_heads")
+
+
+def mlps(f: Fields, *, gated: bool = True) -> tuple[Mlp, ...]:
+    """A dense MLP of `intermediate_size` in every layer."""
+    return repeat(f, Mlp(width=f.integer("intermediate_size"), gated=gated))
+
+
+def repeat(f: Fields, part: Part) -> tuple[Part, ...]:
+    """The same part in every layer."""
+    return (part,) * depth(f)
+
+
+# Windows, one a layer; None sees everything
+
+
+def full(f: Fields) -> tuple[None, ...]:
+    """No layer slides."""
+    _expect_kind(f, FULL, f"`{f.model_type}` attends to everything in every layer")
+    return (None,) * depth(f)
+
+
+def sliding_everywhere(f: Fields) -> tuple[int | None, ...]:
+    """Every layer slides by `sliding_window`; none where that is null."""
+    window = f.optional("sliding_window")
+    _expect_kind(f, FULL if window is None else SLIDING, f"{f.said('sliding_window')}, for every layer")
+    return (window,) * depth(f)
+
+
+def sliding_late(f: Fields) -> tuple[int | None, ...]:
+    """Layers from `max_window_layers` on slide, or those `layer_types` names, once `use_sliding_window` is true."""
+    if not f.flag("use_sliding_window"):
+        _expect_kind(f, FULL, f"{f.said('use_sliding_window')}")
+        f.set_aside("sliding_window", "max_window_layers", note="use_sliding_window is false")
+        return (None,) * depth(f)
+    kinds, window = layer_types(f), f.optional("sliding_window")
+    if kinds is not None:
+        f.set_aside("max_window_layers", note="layer_types says which layers slide")
+        return windows_of(f, kinds, window)
+    first = f.integer("max_window_layers", least=0)
+    return tuple(window if index >= first else None for index in range(depth(f)))
+
+
+def alternating(f: Fields, *, every: int) -> tuple[int | None, ...]:
+    """Every `every`-th layer sees everything and the others slide, unless `layer_types` says otherwise."""
+    kinds = layer_types(f)
+    rule = tuple(SLIDING if (index + 1) % every else FULL for index in range(depth(f)))
+    if kinds is None:
+        source = "sliding_window_pattern" if f.has("sliding_window_pattern") else CLASS_DEFAULT
+        f.derive("layer_types", f"{FULL} every {every}, else {SLIDING}", source)
+    elif f.has("sliding_window_pattern") and kinds != rule:
+        where = next(i for i, (a, b) in enumerate(zip(kinds, rule, strict=True)) if a != b)
+        said = f"`layer_types[{where}]` is `{kinds[where]}` and {f.said('sliding_window_pattern')}"
+        raise InputError(f"{said}, expected that they agree, or one of them only")
+    return windows_of(f, kinds or rule, f.optional("sliding_window"))
+
+
+def layer_types(f: Fields) -> tuple[str, ...] | None:
+    """The kind of each layer as the config lists them, or None where it does not."""
+    kinds = f.words("layer_types", (FULL, SLIDING))
+    if kinds is not None and len(kinds) != depth(f):
+        said = f"`layer_types` has {len(kinds):,} entries and {f.said('num_hidden_layers')}"
+        raise InputError(f"{said}, expected one for each layer")
+    return kinds
+
+
+def windows_of(f: Fields, kinds: tuple[str, ...], window: int | None) -> tuple[int | None, ...]:
+    """The window of each layer by its kind; a sliding layer without a window is refused."""
+    if window is None and SLIDING in kinds:
+        where = f"layer_types[{kinds.index(SLIDING)}]"
+        raise InputError(f"`{where}` is `{SLIDING}` and {f.said('sliding_window')}, expected a window")
+    return tuple(window if kind == SLIDING else None for kind in kinds)
+
+
+def _expect_kind(f: Fields, kind: str, because: str) -> None:
+    for index, found in enumerate(layer_types(f) or ()):
+        if found != kind:
+            raise InputError(f"`layer_types[{index}]` is `{found}`, expected `{kind}`: {because}", hint=HINT)
+
+
+def _refuse_two_ways(f: Fields) -> None:
+    f.agrees("use_bidirectional_attention", False, "tokens that see later ones have no cache")
+
+
+def _refuse_groups(f: Fields, kv: str) -> None:
+    both = f"{f.said('num_attention_heads')} and {f.said(kv)}"
+    raise InputError(f"{both}, expected a whole number of query heads for each KV head")
+
+
+FAMILIES: dict[str, Callable[[Fields], Decoder]] = {
+    "llama": llama,
+    "mistral": mistral,
+    "qwen2": qwen,
+    "qwen3": qwen,
+    "gemma2": gemma2,
+    "gemma3": gemma3,
+    "gemma3_text": gemma3_text,
+    "gpt2": gpt2,
+    "gpt_neox": gpt_neox,
+    "falcon": falcon,
+    "RefinedWeb": refined_web,
+    "RefinedWebModel": refined_web_model,
+}

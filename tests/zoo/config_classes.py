@@ -1,0 +1,76 @@
+"""Brings `pure/config_classes.json` up to the installed transformers: spellings and defaults of its classes.
+
+`python tests/zoo/config_classes.py` adds what is missing and keeps what stands there; names that only
+old files use were added by hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from kvtally.pure.config_fields import BEARS, HARMLESS
+
+FILE = Path(__file__).parents[2] / "src" / "kvtally" / "pure" / "config_classes.json"
+ALSO = ("t5",)  # read although it is no causal LM by its class
+
+
+def classes() -> dict[str, Any]:
+    """The config class of every causal LM, and of every config nested in one, by model_type."""
+    found = {name: CONFIG_MAPPING[name] for name in (*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *ALSO)}
+    for outer in list(found.values()):
+        for inner in (getattr(outer, "sub_configs", None) or {}).values():
+            if dataclasses.is_dataclass(inner) and getattr(inner, "model_type", ""):
+                found.setdefault(inner.model_type, inner)
+    return found
+
+
+def defaults(config_class: Any) -> dict[str, Any]:
+    """Plain defaults of the fields that bear on the cache or the work."""
+    fields = {f.name: f.default for f in dataclasses.fields(config_class)}
+    return {name: value for name, value in fields.items() if _bears(name) and _plain(value)}
+
+
+def spellings(config_class: Any, given: dict[str, Any]) -> dict[str, list[str]]:
+    """Other names of those fields, by the common one."""
+    names: dict[str, list[str]] = {}
+    for common, own in (config_class.attribute_map or {}).items():
+        if own in given:
+            names.setdefault(common, []).append(own)
+    return names
+
+
+def _bears(name: str) -> bool:
+    return name == "vocab_size" or bool(BEARS.search(name) and not HARMLESS.fullmatch(name))
+
+
+def _plain(value: Any) -> bool:
+    return value is None or isinstance(value, int | float | str | list | tuple | dict)
+
+
+def main() -> None:
+    document = json.loads(FILE.read_text())
+    known = document["classes"]
+    for name, config_class in classes().items():
+        entry = known.setdefault(name, {})
+        entry["defaults"] = defaults(config_class) | entry.get("defaults", {})
+        names = entry.get("names", {})
+        for common, own in spellings(config_class, entry["defaults"]).items():
+            names[common] = list(dict.fromkeys([*names.get(common, []), *own]))
+        if names:
+            entry["names"] = names
+    document["source"] = (
+        f"configuration classes of transformers {transformers.__version__}; RefinedWeb and RefinedWebModel: files of 2023"
+    )
+    rows = ",\n".join(f"    {json.dumps(name)}: {json.dumps(entry)}" for name, entry in known.items())
+    FILE.write_text(f'{{\n  "source": {json.dumps(document["source"])},\n  "classes": {{\n{rows}\n  }}\n}}\n')
+
+
+if __name__ == "__main__":
+    main()
