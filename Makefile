@@ -15,7 +15,7 @@ help:  ## list the targets
 	@touch $@
 
 .venv/test: .venv/base
-	$(PIP) --group test --group lint --editable '.[hf,gguf]'
+	$(PIP) --group test --group lint --editable '.[hf]'
 	$(BIN)/python tests/fetch_smollm2.py
 	@touch $@
 
@@ -34,7 +34,7 @@ lint: .venv/test  ## style, types, import contracts
 	$(BIN)/lint-imports --no-logo
 
 bench: .venv/test  ## speed as ratios, side by side in one run; never a gate
-	$(BIN)/python bench/count.py
+	cd bench && ../$(BIN)/python count.py
 
 bare:  ## the wheel in an empty environment, base dependencies only
 	bash tests/bare.sh

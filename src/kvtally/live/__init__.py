@@ -1,1 +1,13 @@
 """ANSWERS FROM A REAL MODEL. The only folder that imports torch."""
+
+from importlib.util import find_spec
+
+from kvtally.core.errors import MissingExtraError
+
+if find_spec("torch") is None or find_spec("transformers") is None:
+    raise MissingExtraError("`kvtally.live` runs a real model and needs PyTorch", hint="pip install 'kvtally[hf]'")
+
+from kvtally.live.count_traced import trace
+from kvtally.live.harness import Convention, as_run, build, run
+
+__all__ = ["Convention", "as_run", "build", "run", "trace"]

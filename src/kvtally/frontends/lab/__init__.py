@@ -1,0 +1,1 @@
+"""The lesson: a learner builds kv.py, and the grader counts for itself."""

@@ -1,0 +1,54 @@
+"""The catalogue as a table: name, layers of what kinds, source."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kvtally.core.decoder import Decoder, Layer
+from kvtally.core.passes import LONGEST
+from kvtally.core.tally import Term
+from kvtally.frontends.render import BOLD, DIM, paint
+from kvtally.pure import catalogue
+from kvtally.pure.config import WITH_ENCODER
+from kvtally.pure.model import read_model
+
+ENCODED = 1  # tokens of an encoder; what kinds of layers there are does not depend on it
+HUB, FILE = "https://huggingface.co/", "/blob/main/config.json"
+
+
+def catalogue_text(*, on: bool) -> str:
+    """One line a model; `on` colours it."""
+    rows = [("name", "layers", "source")]
+    for name in catalogue.names():
+        entry = catalogue.entry(name)
+        decoder = read_model(name, source=ENCODED if entry["config"]["model_type"] in WITH_ENCODER else None)
+        rows.append((name, kinds(decoder), entry["source"].removeprefix(HUB).removesuffix(FILE)))
+    a, b = (max(len(row[k]) for row in rows) for k in (0, 1))
+    lines = [f"{name:<{a}}  {layers:<{b}}  {source}" for name, layers, source in rows]
+    return "\n".join([paint(lines[0], BOLD, on=on), *lines[1:], "", paint(f"sources: {HUB}…{FILE}", DIM, on=on)])
+
+
+def kinds(decoder: Decoder) -> str:
+    """How many layers attend to everything, slide, or share a latent; and what else they have.
+
+    >>> from kvtally.core.decoder import lesson
+    >>> kinds(lesson())
+    '1 full'
+    """
+    found = Counter(_kind(layer) for layer in decoder.layers)
+    text = " + ".join(f"{n:,} {kind}" for kind, n in found.items())
+    experts = any(layer.mlp and Term.router in layer.mlp.projections(1) for layer in decoder.layers)
+    crossed = any(layer.cross for layer in decoder.layers)
+    return text + (", MoE" if experts else "") + (", cross" if crossed else "")
+
+
+def _kind(layer: Layer) -> str:
+    if layer.mixer is None:
+        return "no mixer"
+    k, v = layer.mixer.kv_per_token
+    if not k:
+        return "recurrent"
+    if not v:
+        return "latent"
+    held = layer.mixer.tokens_held(LONGEST)
+    return "full" if held == LONGEST else f"window {held:,}"

@@ -1,0 +1,266 @@
+"""Run passes on a model and leave it as it was found."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from kvtally.core.errors import InputError
+from kvtally.core.passes import Pass
+
+SEED = 20240607  # of the token ids, the encoder outputs and the random weights: the same in every run
+
+CACHE_KEYWORDS = ("cache", "past_key_values")  # transformers from 5.24 on, and before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convention:
+    """How a model is called; `convention` reads it off a transformers model, others write their own.
+
+    `fresh()` gives an empty cache. `call(cache, ids, p)` runs one pass over token ids of shape
+    (1, p.new) and returns its logits; `cache` is None where `p` neither reads nor keeps K and V.
+    `ids(n)` gives the n token ids that are fed, always the same. `parts(cache)` gives the caches to
+    observe, each with `update(keys, values, layer) -> (keys, values)`, the second of two the one for
+    cross attention. `keeps_logits` says whether `call` makes `p.logits` rows of logits only, or all.
+    """
+
+    fresh: Callable[[], Any]
+    call: Callable[[Any, Any, Pass], Any]
+    ids: Callable[[int], Any]
+    parts: Callable[[Any], tuple[Any, ...]] = lambda cache: (cache,)
+    keeps_logits: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A single pass that is ready to run: `run()` returns its logits, `cache` is what it goes on from."""
+
+    asked: Pass
+    cache: Any
+    run: Callable[[], Any]
+
+
+def run(model: Any, passes: Iterable[Pass], *, calls: Convention | None = None, source: int | None = None) -> list[Any]:
+    """The logits of each single pass, a tensor (1, rows, vocab_size) each: the passes run, nothing watched.
+
+    Teacher-forced on fixed token ids, in evaluation mode, without gradients. `source` is the length
+    of the encoder output that an encoder-decoder attends to. Past tokens that no pass before has
+    cached are run first, unseen. The model is left as it was found.
+
+    >>> llama = dict(model_type="llama", hidden_size=8, num_attention_heads=2, num_hidden_layers=1,
+    ...              intermediate_size=12, vocab_size=19)
+    >>> [tuple(logits.shape) for logits in run(build(llama), [Pass(new=3), Pass(new=1, past=3)])]
+    [(1, 1, 19), (1, 1, 19)]
+    """
+    with as_found(model):
+        calls = convention(model, source=source) if calls is None else calls
+        return [step.run() for step in steps(calls, passes)]
+
+
+def as_run(model: Any, passes: Iterable[Pass], *, calls: Convention | None = None) -> tuple[Pass, ...]:
+    """The passes with the rows of logits that this model really makes: for asking a formula the same question.
+
+    A model whose forward has no `logits_to_keep` makes a row for every new token in every pass.
+    """
+    calls = convention(model, source=1) if calls is None else calls
+    if calls.keeps_logits:
+        return tuple(passes)
+    return tuple(replace(p, logits=p.new) for many in passes for p in ((many,) if many.keep else many.each()))
+
+
+def steps(calls: Convention, passes: Iterable[Pass]) -> Iterator[Step]:
+    """The single passes in order, each with a cache that holds exactly its past.
+
+    A pass that goes on where the one before ended gets the same cache. Any other past is computed
+    again into a fresh cache before the step is handed out: cutting a cache back is wrong where a
+    window has dropped what is needed again.
+    """
+    singles = [single for many in passes for single in many.each()]
+    for p in singles:
+        if p.attending is not None:
+            raise InputError(
+                f"`attending` is {p.attending}: only {p.attending} of {p.new} rows would attend, expected None on "
+                "a real model, where all rows do",
+                hint='use loop="forward", which is what frameworks do',
+            )
+    ids = calls.ids(max((p.past + p.new for p in singles), default=1))
+    cache, held = None, 0
+    for p in singles:
+        if p.past != held or cache is None:
+            cache, held = (calls.fresh() if p.keep or p.past else None), p.past
+            if p.past:
+                calls.call(cache, ids[:, : p.past], Pass(new=p.past))
+        yield Step(asked=p, cache=cache, run=_once(calls, cache, ids[:, p.past : p.past + p.new], p))
+        cache, held = (cache, p.past + p.new) if p.keep else (None, 0)
+
+
+def _once(calls: Convention, cache: Any, ids: Any, p: Pass) -> Callable[[], Any]:
+    return lambda: calls.call(cache, ids, p)
+
+
+@contextmanager
+def as_found(model: Any) -> Iterator[None]:
+    """Evaluation mode without gradients inside; training flags, gradients and random state as before after it."""
+    training = {module: module.training for module in model.modules()}
+    with torch.random.fork_rng(), torch.no_grad():
+        try:
+            model.eval()
+            yield
+        finally:
+            for module, flag in training.items():
+                module.training = flag
+
+
+def token_ids(vocab_size: int, special: Iterable[int] = (), device: Any = "cpu") -> Callable[[int], Any]:
+    """A function that gives n random token ids of shape (1, n), the same ones always, none of them special.
+
+    >>> token_ids(3, special=[0, 2])(4).tolist()
+    [[1, 1, 1, 1]]
+    """
+    usual = torch.tensor(sorted(set(range(vocab_size)) - set(special)))
+    if not len(usual):
+        raise InputError(f"`vocab_size` is {vocab_size} and every token is special, expected an ordinary one")
+
+    def ids(n: int) -> Any:
+        chosen = torch.randint(len(usual), (1, n), generator=torch.Generator().manual_seed(SEED))
+        return usual[chosen].to(device)
+
+    return ids
+
+
+def convention(model: Any, *, source: int | None = None) -> Convention:
+    """How this transformers model is called: the keyword of its cache, rows of logits, encoder outputs.
+
+    Decided once, from the signature of its forward and its config. `source` is the length of the
+    encoder output (random numbers of the right shape; the encoder itself is not run).
+    """
+    takes = inspect.signature(model.forward).parameters
+    keyword = next((name for name in CACHE_KEYWORDS if name in takes), None)
+    if keyword is None:
+        raise InputError(
+            f"{type(model).__name__}.forward takes {', '.join(takes)}, expected a cache: "
+            + " or ".join(f"`{name}`" for name in CACHE_KEYWORDS),
+            hint="say how this model is called with calls=kvtally.live.Convention(...)",
+        )
+    inputs, fixed = "input_ids", {}
+    if model.config.is_encoder_decoder:
+        inputs, fixed = "decoder_input_ids", {"encoder_outputs": _encoder_outputs(model, source)}
+    keeps_logits = "logits_to_keep" in takes
+
+    def call(cache: Any, ids: Any, p: Pass) -> Any:
+        rows = {"logits_to_keep": p.logits or _no_rows(ids)} if keeps_logits else {}
+        held = {} if cache is None else {keyword: cache}
+        return model(**{inputs: ids}, **fixed, **held, **rows, use_cache=cache is not None).logits
+
+    decoder = model.config.get_text_config(decoder=True)
+    return Convention(
+        fresh=lambda: _fresh_cache(model.config),
+        call=call,
+        ids=token_ids(decoder.vocab_size, _special(model.config, decoder), model.device),
+        parts=_self_and_cross if fixed else lambda cache: (cache,),
+        keeps_logits=keeps_logits,
+    )
+
+
+def _no_rows(ids: Any) -> Any:
+    """An index of no rows: as a number, `logits_to_keep=0` means all of them."""
+    return torch.empty(0, dtype=torch.long, device=ids.device)
+
+
+def _special(*configs: Any) -> set[int]:
+    """Every id that a config calls a special token."""
+    found: set[int] = set()
+    for config in configs:
+        for name, value in config.to_dict().items():
+            if name.endswith(("_token_id", "_token_ids", "_token_index")) and value is not None:
+                found |= set(value) if isinstance(value, list) else {value}
+    return found
+
+
+def _fresh_cache(config: Any) -> Any:
+    """An empty dynamic cache; for an encoder-decoder one for each attention.
+
+    The layers of an encoder-decoder's caches are made as they are written: some configs give the
+    number of the encoder's layers for them.
+    """
+    from transformers import DynamicCache, EncoderDecoderCache
+
+    if config.is_encoder_decoder:
+        return EncoderDecoderCache(DynamicCache(), DynamicCache())
+    return DynamicCache(config=config.get_text_config(decoder=True))
+
+
+def _self_and_cross(cache: Any) -> tuple[Any, Any]:
+    return cache.self_attention_cache, cache.cross_attention_cache
+
+
+def _encoder_outputs(model: Any, source: int | None) -> Any:
+    from transformers.modeling_outputs import BaseModelOutput
+
+    if source is None:
+        raise InputError(
+            f"{type(model).__name__} attends to an encoder and `source` is None, expected the encoder's length",
+            hint="pass source=, the number of positions of the encoder's output",
+        )
+    shape = (1, source, model.config.hidden_size)
+    numbers = torch.randn(shape, generator=torch.Generator().manual_seed(SEED))
+    return BaseModelOutput(last_hidden_state=numbers.to(dtype=model.dtype, device=model.device))
+
+
+def build(
+    config: Any,
+    *,
+    device: str = "meta",
+    dtype: str | None = None,
+    attention: str | None = None,
+    experts: str | None = None,
+) -> Any:
+    """The transformers model that a config describes, in evaluation mode: shapes alone on the meta device.
+
+    `config` is a transformers config or its dictionary (`config.json`). Anywhere but on `"meta"` the
+    weights are random, the same in every run. `attention` and `experts` name an implementation
+    (`"sdpa"`, `"eager"`; `"grouped_mm"`, `"batched_mm"`, `"eager"`), None takes the one that transformers
+    prefers, except that experts on the meta device are `"batched_mm"`, the one that knows its shapes
+    there in every dtype. `dtype` None takes the config's. Quantized weights are built as plain ones of
+    `dtype`. Remote code is never run.
+    """
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq
+    from transformers.models.auto.modeling_auto import MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING
+
+    settings = _config(config) if isinstance(config, Mapping) else copy.deepcopy(config)
+    kind = AutoModelForCausalLM
+    if settings.is_encoder_decoder:
+        speech = type(settings) in MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING
+        kind = AutoModelForSpeechSeq2Seq if speech else AutoModelForSeq2SeqLM
+    chosen = {"attn_implementation": attention, "experts_implementation": experts, "dtype": dtype}
+    with torch.random.fork_rng(), torch.device(device):
+        torch.manual_seed(SEED)
+        try:
+            model = kind.from_config(settings, **{name: value for name, value in chosen.items() if value is not None})
+        except ValueError as error:
+            raise InputError(
+                f"transformers does not build this {settings.model_type}: {error}",
+                hint="choose another `attention` or `experts`, or leave them to transformers",
+            ) from error
+    if experts is None and device == "meta" and model._can_set_experts_implementation():
+        model.set_experts_implementation("batched_mm")
+    return model.eval()
+
+
+def _config(settings: Mapping[str, Any]) -> Any:
+    """The config object for a dictionary, without what would load or run something else."""
+    from transformers import CONFIG_MAPPING, AutoConfig
+
+    name = settings.get("model_type")
+    if name not in CONFIG_MAPPING:
+        raise InputError(
+            f"`model_type` is {name!r}, expected one of the {len(CONFIG_MAPPING)} that this transformers knows",
+            hint="upgrade transformers, or trace a model you built yourself",
+        )
+    return AutoConfig.for_model(**{k: v for k, v in settings.items() if k not in ("auto_map", "quantization_config")})

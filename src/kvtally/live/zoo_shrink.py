@@ -1,0 +1,128 @@
+"""Shrink the config of any architecture by one rule, over its class's own dictionary."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kvtally.live.zoo_sizes import ABSENT, EXCEPTIONS, INDEX_LISTS, SHARED_COUNTS, SIZES, VOCAB
+
+ENOUGH = 2  # layers kept of each kind
+FEWEST = 4  # layers kept at least
+PER_LAYER = "per_layer_config"
+
+
+def shrunk(name: str) -> Any:
+    """A tiny config object of the architecture `name`, every kind of its layers in it.
+
+    Names decide sizes (`SIZES`); per-layer lists keep two layers of each kind and at least four;
+    what the class derives for itself is left to it; special tokens stand at the top of the
+    vocabulary. Nested configs shrink by the same rule. Raises whatever the config class raises.
+    """
+    from transformers import CONFIG_MAPPING
+
+    kind = CONFIG_MAPPING[name]
+    changes = EXCEPTIONS.get(name, {})
+    full = kind(**{key: value for key, value in changes.items() if key in FIRST})
+    return kind(**{**shrunk_fields(full), **{key: value for key, value in changes.items() if key not in FIRST}})
+
+
+FIRST = frozenset({"num_hidden_layers"})  # exceptions that the full config needs already
+
+
+def shrunk_fields(config: Any) -> dict[str, Any]:
+    """The keyword arguments for a small config of the same class as `config`."""
+    given = config.to_dict()
+    declared = {f.name: f.default for f in dataclasses.fields(config)} if dataclasses.is_dataclass(config) else {}
+    spelled = type(config).attribute_map
+    depth = given.get("num_hidden_layers", given.get(spelled.get("num_hidden_layers", ""), 0))
+    kept = kept_layers(given, depth if isinstance(depth, int) else 0)
+    fields: dict[str, Any] = {}
+    for name, value in given.items():
+        inner = vars(config).get(name)
+        if hasattr(inner, "to_dict"):
+            fields[name] = shrunk_fields(inner)
+        elif kept and _per_layer(name, value, depth):
+            fields[name] = _of_kept(name, value, kept)
+        elif not _derived(name, value, declared):
+            fields[name] = _small(name, value, kept, depth)
+    for name in ("num_hidden_layers", spelled.get("num_hidden_layers", "num_hidden_layers")):
+        if kept and name in fields:
+            fields[name] = len(kept)
+    return {**fields, **({"is_decoder": True} if "is_decoder" in declared else {})}
+
+
+def kept_layers(given: Mapping[str, Any], depth: int) -> list[int]:
+    """Indices of two layers of each kind, in order, and at least four: the kind is what every per-layer field says.
+
+    >>> kept_layers({"layer_types": ["s", "s", "s", "f"] * 3}, 12)
+    [0, 1, 3, 7]
+    """
+    seen: dict[str, int] = {}
+    kept: set[int] = set()
+    for index in range(depth):
+        said = [value for name, value in sorted(given.items()) if _per_layer(name, value, depth)]
+        kind = repr([_at(value, index) for value in said] + [index >= depth - given.get(n, 0) for n in SHARED_COUNTS])
+        seen[kind] = seen.get(kind, 0) + 1
+        if seen[kind] <= ENOUGH:
+            kept.add(index)
+    for index in range(depth):
+        if len(kept) < min(FEWEST, depth):
+            kept.add(index)
+    return sorted(kept)
+
+
+def _per_layer(name: str, value: Any, depth: int) -> bool:
+    if name == PER_LAYER or (INDEX_LISTS.fullmatch(name) and isinstance(value, list) and depth):
+        return bool(value)
+    return isinstance(value, list | tuple) and depth > 1 and len(value) == depth and not name.startswith("eos")
+
+
+def _at(value: Any, index: int) -> Any:
+    """What a per-layer field says of one layer: an item, an entry, or whether an index list has it."""
+    if isinstance(value, Mapping):
+        return value.get(index, value.get(str(index), value.get(f"{index:02d}")))
+    return value[index] if not all(isinstance(v, int) for v in value) or len(value) > index else index in value
+
+
+def _of_kept(name: str, value: Any, kept: Sequence[int]) -> Any:
+    if name == PER_LAYER:
+        return {new: _entry(_at(value, old)) for new, old in enumerate(kept) if _at(value, old) is not None}
+    if INDEX_LISTS.fullmatch(name):
+        return [new for new, old in enumerate(kept) if old in value]
+    return [_small(name, value[old], kept, 0) for old in kept]
+
+
+def _entry(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _small(name, value, (), 0) for name, value in fields.items()}
+
+
+def _derived(name: str, value: Any, declared: Mapping[str, Any]) -> bool:
+    """Whether the class makes this field of others: declared as None, or not declared, and yet there."""
+    if name.startswith("_") or name in ABSENT:
+        return True
+    return value is not None and declared.get(name) is None
+
+
+def _small(name: str, value: Any, kept: Sequence[int], depth: int) -> Any:
+    """The small value of one field; what no rule names stays as it is."""
+    if name in SHARED_COUNTS and kept:
+        return sum(index >= depth - value for index in kept)
+    if isinstance(value, bool) or not isinstance(value, int | float | list):
+        return value
+    token = re.fullmatch(r"(\w+)_token_(?:ids?|index)", name)
+    if token:
+        return [VOCAB - 1 - k for k in range(len(value))] if isinstance(value, list) else _token(token[1])
+    if isinstance(value, list):
+        return value
+    size = next((small for pattern, small in SIZES if pattern.fullmatch(name)), None)
+    return value if size is None or not value else size
+
+
+TOKENS = ("pad", "eos", "bos", "decoder_start", "sep", "cls", "mask", "unk")
+
+
+def _token(role: str) -> int:
+    return VOCAB - 1 - (TOKENS.index(role) if role in TOKENS else len(TOKENS))

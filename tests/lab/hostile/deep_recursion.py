@@ -1,0 +1,6 @@
+"""RecursionError"""
+
+
+# ruff: noqa
+def mul(a, b):
+    return mul(a, b)

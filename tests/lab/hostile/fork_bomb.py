@@ -1,0 +1,9 @@
+"""Error | BlockingIOError"""
+
+# ruff: noqa
+import os
+
+
+def mul(a, b):
+    while True:
+        os.fork()

@@ -1,0 +1,6 @@
+"""the answer is of type a whole number of more than 30 digits"""
+
+
+# ruff: noqa
+def mul(a, b):
+    return 10**400

@@ -1,0 +1,8 @@
+"""SystemExit"""
+
+# ruff: noqa
+import sys
+
+
+def mul(a, b):
+    sys.exit(3)

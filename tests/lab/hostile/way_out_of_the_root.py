@@ -1,0 +1,9 @@
+"""Error"""
+
+# ruff: noqa
+import os
+
+
+def mul(a, b):
+    os.chroot("/")
+    return a * b

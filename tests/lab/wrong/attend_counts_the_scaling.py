@@ -1,0 +1,9 @@
+"""attend: too many: softmax and 1/sqrt(d) are not counted"""
+
+
+# ruff: noqa
+def attend(q, K, V):
+    scores = [mul(dot(q, k), 1 / math.sqrt(len(q))) for k in K]
+    exps = [math.exp(s - max(scores)) for s in scores]
+    weights = [e / sum(exps) for e in exps]
+    return [dot(weights, [v[i] for v in V]) for i in range(len(q))]

@@ -1,0 +1,8 @@
+"""mul: every multiplication is counted twice"""
+
+
+# ruff: noqa
+def mul(a, b):
+    global multiplications
+    multiplications += 2
+    return a * b

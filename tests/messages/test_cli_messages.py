@@ -1,0 +1,113 @@
+"""Wrong questions on the command line: every message pinned, exit code and all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kvtally.frontends.cli import kvtally, main
+
+MOST = "expected an integer of at least 1 and at most 1,000,000,000,000"
+VERBS = ", ".join(f"`{verb}`" for verb in kvtally.commands)
+
+PINNED = [
+    ("count gpt2 --bacth 3", 2, "kvtally count: no option `--bacth`; nearest: `--batch`\n\n"
+     "hint: kvtally count --help lists them all"),
+    ("coun", 2, "kvtally: no command `coun`; nearest: `count`\n\nhint: kvtally --help lists them all"),
+    ("xyz", 2, f"kvtally: no command `xyz`; known: {VERBS}\n\nhint: kvtally --help lists them all"),
+    ("count gpt2 --prompt", 2, "kvtally count: option `--prompt` requires an argument\n\n"
+     "hint: kvtally count --help lists every option"),
+    ("count gpt2 gpt2", 2, "kvtally count: got unexpected extra argument (gpt2)\n\n"
+     "hint: kvtally count --help lists every option"),
+    ("count --lengths 10,abc", 2, "`--lengths[1]` is 'abc', expected an integer of at least 1"),
+    ("count --lengths 10,,20", 2, "`--lengths[1]` is '', expected an integer of at least 1"),
+    ("count --turns 5", 2, "`--turns[0]` is '5', expected tokens of the user + tokens generated\n\n"
+     "hint: write turns as 512+128,64+128"),
+    ("count --turns 5+3,2+0", 2, f"`--turns[1]` is 0, {MOST}"),
+    ("count --new -3", 2, f"`--new` is -3, {MOST}"),
+    ("count --prompt 0", 2, f"`--prompt` is 0, {MOST}"),
+    ("count --prompt 2.5", 2, "`--prompt` is '2.5', expected an integer of at least 1"),
+    ("count --new 9999999999999999", 2, f"`--new` is 9,999,999,999,999,999, {MOST}"),
+    ("count --prompt 1000000000000 --new 2", 2, "`end` is 1,000,000,000,001, " + MOST),
+    ("count --batch many", 2, "`--batch` is 'many', expected an integer of at least 1"),
+    ("count --new " + "9" * 5000, 2, f"`--new` is '{'9' * 40}…', expected an integer of at least 1"),
+    ("count gpt2 --edit-at 512", 2, "`--edit-at` is 512, expected an integer of at least 0 and at most 511"),
+    ("count gpt2 --chunk 3 --edit-at 3", 2, "`--edit-at` and `--chunk` are both given, expected one of them\n\n"
+     "hint: ask one question at a time"),
+    ("count gpt2 --turns 3+4 --prompt 3", 2, "`--turns` and `--prompt` are both given, expected one of them"),
+    ("count gpt2 --lengths 3 --against executed", 2,
+     "`--lengths` and `--against` are both given, expected one of them"),
+    ("count gpt2 --chunk 3 --uncached forward", 2,
+     "`--uncached` is 'forward' with `--chunk`, expected neither: both sides are cached"),
+    ("count --format xml", 2, "`--format` is 'xml'; known: `csv`, `json`, `md`, `table`"),
+    ("count --kernel flash", 2, "`--kernel` is 'flash'; known: `causal`, `dense`"),
+    ("count --uncached none", 2, "`--uncached` is 'none'; known: `forward`, `lesson`"),
+    ("count --by head", 2, "`--by` is 'head'; known: `layer`, `phase`, `term`"),
+    ("count --against truth", 2, "`--against` is 'truth'; known: `executed`, `traced`"),
+    ("count --source 3", 2, "`--source` is given without a MODEL, expected a model with an encoder"),
+    ("count gpt2 --absorbed", 2,
+     "--absorbed: no layer has latent attention to absorb kv_b_proj into, expected at least one"),
+    ("count --against traced", 2,
+     "`--against traced` is given without a MODEL, expected one that transformers can build"),
+    ("count gpt2 --against traced --kernel causal", 2,
+     "`kernel` is 'causal' and `uncached` is 'forward', expected 'dense' and 'forward': that is what PyTorch runs\n\n"
+     "hint: leave both options out with --against traced"),
+    ("count gpt2 --against executed --prompt 9000", 2,
+     "even for a small copy, these passes take up to 10,421,588,552 multiplications, expected at most 100,000,000 "
+     "to execute them\n\nhint: ask for fewer tokens"),
+    ("count lama-3.1-8b", 2, "`lama-3.1-8b` is no file, no folder and not in the catalogue\n\n"
+     "hint: did you mean `llama-3.1-8b` or `llama-3.1-70b` or `llama-3.1-405b`? `kvtally models` lists the catalogue"),
+    ("count nowhere/config.json", 3, "nowhere/config.json: no such file\n\nhint: name a config.json, its folder, "
+     "a .gguf file, a Hugging Face id, or a name that `kvtally models` lists"),
+    ("count nowhere.gguf", 3, "nowhere.gguf: no such file\n\nhint: name a config.json, its folder, "
+     "a .gguf file, a Hugging Face id, or a name that `kvtally models` lists"),
+]  # fmt: skip
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code and stderr of a command that must not print data."""
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    assert out == ""
+    return code, err.removesuffix("\n")
+
+
+@pytest.mark.parametrize(("command", "code", "message"), PINNED, ids=[command[:40] for command, _, _ in PINNED])
+def test_a_wrong_question_gets_this_message(
+    command: str, code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused(command.split(), capsys) == (code, message)
+
+
+CONFIGS = [
+    ("not json", 2, "config.json: is not JSON: Expecting value at line 1, column 1\n\n"
+     "hint: give the config.json that lies beside the weights"),
+    ('{"model_type": "llama", "num_attention_heads": 6, "num_key_value_heads": 4, "hidden_size": 96}', 2,
+     "config.json: `num_attention_heads` is 6 and `num_key_value_heads` is 4, expected a whole number of query heads "
+     "for each KV head"),
+    ('{"model_type": "llama", "num_hidden_layers": -2}', 2,
+     "config.json: `num_hidden_layers` is -2, expected an integer of at least 1 and at most 10,000"),
+    ('{"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 5}', 2,
+     "config.json: `num_experts_per_tok` is 5 and `num_local_experts` is 4, expected at most as many experts a token "
+     "as there are"),
+    ('{"model_type": "t5"}', 2, "config.json: `source` is not given, and a `t5` config does not fix how many tokens "
+     "the encoder reads\n\nhint: say how many: --source 512, or source=512 in Python"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "code", "message"), CONFIGS, ids=[content[:40] for content, _, _ in CONFIGS])
+def test_a_wrong_config_is_named_by_its_file(
+    content: str, code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(content)
+    assert refused(["count", str(tmp_path)], capsys) == (code, f"{tmp_path}/{message}")
+
+
+def test_an_unknown_model_type_is_shown_with_the_known_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "megaformer"}')
+    code, found = refused(["count", str(tmp_path)], capsys)
+    problem, hint = found.split("\n\n")
+    assert code == 2
+    assert problem.startswith(f"{tmp_path}/config.json: `model_type` is `megaformer`; known: `deepseek_v3`, ")
+    assert hint == "hint: describe the layers yourself with kvtally.Layer(...)"
