@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint bench bare ci clean
+.PHONY: help demo test lint zoo browser docs bench bare ci clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -33,13 +33,29 @@ lint: .venv/test  ## style, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
+.venv/browser: .venv/base
+	command -v chromium >/dev/null || (apt-get update && apt-get install -y --no-install-recommends chromium)
+	$(PIP) --group browser
+	@touch $@
+
+browser: .venv/browser  ## the page and the reports in a real Chromium
+	$(BIN)/python -m pytest -m browser tests/browser
+
+zoo: .venv/test  ## one tiny model of every architecture of transformers, counted by two roads
+	$(BIN)/kvtally zoo -n 2 --format md --out docs/zoo.md
+
+docs: .venv/browser  ## real outputs and screenshots into README and docs, the page as the site's front
+	$(BIN)/python tests/docs/blocks.py README.md
+	$(BIN)/python docs/screenshots.py
+	mkdir -p site && $(BIN)/kvtally explore --no-open --out site/index.html
+
 bench: .venv/test  ## speed as ratios, side by side in one run; never a gate
 	cd bench && ../$(BIN)/python count.py
 
 bare:  ## the wheel in an empty environment, base dependencies only
 	bash tests/bare.sh
 
-ci: lint test bare  ## what continuous integration runs
+ci: lint test browser bare  ## what continuous integration runs
 
 clean:  ## remove what the targets made
 	rm -rf .venv .cache dist build

@@ -53,7 +53,7 @@ def against_flop_counter() -> tuple[str, str, str]:
 
     def flops() -> None:
         with FlopCounterMode(display=False):
-            run(model, ask, decoder)
+            run(model, ask)
 
     mine, theirs, ratio = side_by_side(lambda: seconds(lambda: count(decoder, ask)), lambda: seconds(flops), runs=5)
     return (
@@ -70,7 +70,7 @@ def tracing() -> Iterable[tuple[str, str, str]]:
     for name, ask in (("cached, 32 + 32 tokens", cached(32, 32)), ("uncached, 16 + 8 tokens", uncached(16, 8))):
         traced, plain, ratio = side_by_side(
             lambda ask=ask: seconds(lambda: trace(model, ask, decoder)),
-            lambda ask=ask: seconds(lambda: run(model, ask, decoder)),
+            lambda ask=ask: seconds(lambda: run(model, ask)),
         )
         yield f"SmolLM2-135M traced, {name}", f"{traced:.2f} s", f"{ratio:.2f}x untraced ({plain:.2f} s)"
 

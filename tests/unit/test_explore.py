@@ -40,7 +40,7 @@ def test_a_script_stays_under_400_lines_and_a_function_under_40(path: Path) -> N
 
 def test_presets_are_the_catalogues_decoders() -> None:
     found = presets()
-    assert {"gpt2", "llama-3.1-8b", "mistral-7b-v0.1"} <= set(found)
+    assert {"gpt2", "llama-2-7b", "llama-3.1-8b", "mistral-7b-v0.1", "qwen2.5-7b", "qwen3-8b"} <= set(found)
     for name, sizes in found.items():
         assert sizes.decoder() == read_model(name)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import click
@@ -19,6 +18,7 @@ def explore(model: str | None, out: str | None, no_open: bool) -> int:
 
     One file without a library; it asks nothing of the network.
     """
+    import tempfile
     import webbrowser
 
     from kvtally.frontends.explore.write import html

@@ -100,11 +100,12 @@ function sentence(view, s, now) {
 
 /* A number to read at a glance, or every digit of it. */
 function short(n) {
-  if (page.exact || n < 10n ** 10n) return comma(n);
+  const room = matchMedia("(max-width: 480px)").matches ? 10n ** 8n : 10n ** 10n;
+  if (page.exact || n < room) return comma(n);
   const digits = String(n).length - 1;
   const lead = Number(n / 10n ** BigInt(digits - 3)) / 1000;
   const raised = [...String(digits)].map((d) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[d]).join("");
-  return `${lead.toFixed(2)} × 10${raised}`;
+  return `${lead.toFixed(2)}×10${raised}`;
 }
 
 function ratio(a, b) {
@@ -131,10 +132,11 @@ function showNumbers() {
     ["bytes held", cached * page.s.bytes, elements * page.s.bytes],
   ];
   body.replaceChildren(...lines.filter((line) => typeof line === "string" || line[1] || line[2]).map(tableRow));
-  at("loop-name").textContent = STORIES[page.s.story].names === OFF_ON
-    ? `Cache off runs the \u201c${page.s.loop}\u201d loop: ${LOOPS[page.s.loop]}` : "";
+  const loop = STORIES[page.s.story].names === OFF_ON ? `Cache off runs the “${page.s.loop}” loop: ${LOOPS[page.s.loop]} ` : "";
+  at("loop-name").textContent = `${loop}Comparisons are ${page.s.kernel}: ${KERNELS[page.s.kernel]}`;
 }
 
+const KERNELS = { causal: "the pairs the mask allows.", dense: "the rectangle a kernel multiplies." };
 const LOOPS = {
   lesson: "keys and values of every token are rebuilt, and only the newest query attends in the last layer.",
   forward: "as frameworks run it, every token attends again in every layer.",

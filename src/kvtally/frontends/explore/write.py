@@ -52,7 +52,7 @@ def presets() -> dict[str, Sizes]:
     for name in names():
         try:
             found[name] = sizes_of(read_model(name))
-        except InputError:
+        except InputError:  # layers of another kind, or an encoder whose length must be given
             continue
     return found
 
