@@ -18,6 +18,7 @@ from kvtally.core.errors import InputError, KvtallyError, UnreadableError
 from kvtally.frontends import options, render
 from kvtally.frontends.explore.command import explore
 from kvtally.frontends.question import answer
+from kvtally.frontends.zoo import zoo
 
 HELP = """kvtally: exact counts of what a KV cache saves, and what it costs
 
@@ -123,6 +124,7 @@ def lab(words: tuple[str, ...]) -> int:
 
 
 kvtally.add_command(explore)
+kvtally.add_command(zoo)
 
 
 def say(text: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -11,23 +13,28 @@ from typing import Any
 
 import click
 
-from kvtally.core.errors import InputError, require_int, require_one_of
+from kvtally.core.errors import InputError, KvtallyError, require_int, require_one_of
 from kvtally.frontends.lab import grader, place, show
 from kvtally.frontends.lab.grader import Report
 from kvtally.frontends.lab.hints import HINTS
 from kvtally.frontends.lab.steps import STEPS, Step, seed_from
 
-INTRODUCTION = """Build a KV cache yourself, step by step; the grader counts every multiplication.
+INTRODUCTION = """Build a KV cache yourself, step by step, and count what it saves.
 
-Begin with `kvtally lab start my-cache`, then `cd my-cache` and `kvtally lab check`.
+\b
+Begin:   kvtally lab start my-cache
+Then:    cd my-cache, read LESSON.md, edit kv.py
+And:     kvtally lab check
 """
 POLL = 0.2  # seconds between two looks at the file
-Say = Callable[[str], None]
 
 
-@click.group("lab", help=INTRODUCTION)
-def lab() -> None:
+@click.group("lab", help=INTRODUCTION, invoke_without_command=True)
+@click.pass_context
+def lab(context: click.Context) -> None:
     """The lesson; the verbs are commands of their own."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @lab.command()
@@ -55,11 +62,14 @@ def _seeded(command: Any) -> Any:
 @click.option("--watch", is_flag=True, help="Check again whenever the file is saved; Ctrl-C ends it.")
 @_seeded
 @click.option("--strict", is_flag=True, help="Keep every number with the grader, for marks; slower.")
+@click.option("--python", metavar="PATH", help="Run FILE with this Python, 3.9 or newer [the one kvtally runs on].")
 @click.option("--format", "form", metavar="table|json|junit", default="table", help="How to print it [table].")
-def check(file: Path, step: str | None, watch: bool, strict: bool, form: str, **seeds: str | None) -> int:
-    """Check FILE [kv.py]: step by step, up to the first that is not finished.
+def check(
+    file: Path, *, step: str | None, watch: bool, strict: bool, python: str | None, form: str, **seeds: str | None
+) -> int:
+    """Check FILE [kv.py] up to the first unfinished step.
 
-    0: all of it passed. 1: not yet.
+    Exit code 0: all of it passed; 1: not yet.
     """
     require_one_of("--format", form, ("table", "json", "junit"))
     if watch and form != "table":
@@ -67,7 +77,10 @@ def check(file: Path, step: str | None, watch: bool, strict: bool, form: str, **
     steps = STEPS if step is None else (_step(step),)
 
     def once() -> int:
-        report = grader.check(place.learner_text(file), file=str(file), seed=_seed(**seeds), steps=steps, strict=strict)
+        report = grader.check(
+            place.learner_text(file), file=str(file), seed=_seed(**seeds), steps=steps, strict=strict,
+            python=_python(python),
+        )  # fmt: skip
         _remember(file, report)
         coloured = sys.stdout.isatty() and not _no_colour()
         printers = {"json": show.as_json, "junit": show.junit}
@@ -80,15 +93,16 @@ def check(file: Path, step: str | None, watch: bool, strict: bool, form: str, **
 @lab.command()
 @_FILE
 def hint(file: Path) -> None:
-    """Say a little more about the step at hand; each time a little more."""
+    """Give a hint on the step at hand, each time a bit more."""
     here = place.read(file.parent)
     name = here.next
     if not name:
         click.echo("Every step has passed: there is nothing left to hint at.")
         return
     hints, seen = HINTS[name], here.hints.get(name, 0)
-    click.echo(f"{name}, hint {min(seen + 1, len(hints))} of {len(hints)}: {hints[min(seen, len(hints) - 1)]}")
-    place.write(file.parent, place.Place(passed=here.passed, hints={**here.hints, name: min(seen + 1, len(hints))}))
+    now = min(seen + 1, len(hints))
+    click.echo("\n".join(show.wrapped(f"{name}, hint {now} of {len(hints)}: {hints[now - 1]}")))
+    place.write(file.parent, place.Place(passed=here.passed, hints={**here.hints, name: now}))
 
 
 @lab.command("show")
@@ -108,7 +122,7 @@ def show_(step: str, file: Path) -> None:
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(folder: Path, yes: bool) -> None:
-    """Start over in DIR; your kv.py is kept under another name."""
+    """Start over in DIR; your kv.py is kept aside."""
     if not yes and not sys.stdin.isatty():
         raise InputError("start over? There is no terminal to ask on", hint="say it with --yes")
     if not yes and not click.confirm(f"Start over in {folder}? Your kv.py is kept under another name."):
@@ -123,12 +137,24 @@ def reset(folder: Path, yes: bool) -> None:
 @_seeded
 @click.option("--format", "form", metavar="md|json", default="md", help="How to print it [md].")
 def report(file: Path, form: str, **seeds: str | None) -> int:
-    """Print the record to hand in: figures by step, the table by length, the memory. Checked strictly."""
+    """Print the record to hand in, checked with --strict.
+
+    Figures by step, the table by length, the memory.
+    """
     require_one_of("--format", form, ("md", "json"))
     found = grader.check(place.learner_text(file), file=str(file), seed=_seed(**seeds), strict=True)
     _remember(file, found)
     click.echo(show.as_json(found) if form == "json" else show.record(found))
     return 0 if found.stopped is None else 1
+
+
+def _python(asked: str | None) -> str:
+    if asked is None:
+        return sys.executable
+    found = shutil.which(asked)
+    if found is None:
+        raise InputError(f"`--python` is {asked!r}, expected a Python of 3.9 or newer that can be run")
+    return found
 
 
 def _step(asked: str) -> Step:
@@ -169,20 +195,22 @@ def _remember(file: Path, report: Report) -> None:
 
 
 def _no_colour() -> bool:
-    import os
-
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
 def _watched(file: Path, once: Callable[[], int]) -> int:
     """Check, then again at every save, until interrupted."""
+    place.learner_text(file)
     seen = None
     while True:
         now = _saved(file)
-        if now != seen and now is not None:
+        if now not in (seen, None):
+            click.echo("" if seen is None else f"\n{'-' * show.WIDTH}")
             seen = now
-            click.echo("\n" + "-" * show.WIDTH if seen else "")
-            once()
+            try:
+                once()
+            except KvtallyError as error:  # what is saved next may be readable again
+                click.echo(str(error), err=True)
             click.echo(f"\nwatching {file}; Ctrl-C ends it")
         time.sleep(POLL)
 

@@ -69,22 +69,21 @@ def _unlike(case: Case, terms: Mapping[str, int], reply: Reply, value_right: boo
     seen, formula, counter = sum(terms.values()), sum(case.terms.values()), reply.counter or 0
     if reply.report["revealed"]:
         return "numbers were turned into plain floats (float, int, round, struct): the grader lost sight of them", ""
-    if seen == 0 and not value_right and counter == 0:
-        return "not one multiplication was seen", ""
-    if seen == 0 and value_right:
-        return f"not one multiplication was seen, though the counter says {counter:,}: the result is hard-coded", ""
+    if seen == 0:
+        hidden = f", though the counter says {counter:,}: the result is hard-coded" if value_right and counter else ""
+        return f"not one multiplication was seen{hidden}", ""
+    if value_right and seen < formula:
+        if counter == seen:
+            return _leaner(case, terms, seen, formula)
+        return f"the counter says {counter:,}, but only {seen:,} multiplications were seen", ""
     if terms.get("other"):
         return f"{terms['other']:,} multiplications belong to no term: what is multiplied with what?", ""
-    if counter > seen and value_right and seen < formula:
-        return f"the counter says {counter:,}, but only {seen:,} multiplications were seen", ""
-    if seen < formula and value_right and counter == seen:
-        return _leaner(case, terms, seen, formula)
     return _rebuilt(case, terms) or _by_term(case.terms, terms), ""
 
 
 def _leaner(case: Case, terms: Mapping[str, int], seen: int, formula: int) -> tuple[str, str]:
     assert case.terms is not None
-    if case.call == "run_without_cache" and terms.get("k_proj", 0) < case.terms["k_proj"]:
+    if case.call == "run_without_cache" and 0 < terms.get("k_proj", 0) < case.terms["k_proj"]:
         return (
             "well done, this is a cache already! But this step is the slow loop to compare it with: "
             "call step_without_cache on every prefix, and keep your idea for the next step",

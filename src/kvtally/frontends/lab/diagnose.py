@@ -97,6 +97,8 @@ def _where(right: Any, got: Any, at: str = "") -> str:
         pairs = zip(right, got, strict=True)
         return next((_where(r, g, f"{at}[{i}]") for i, (r, g) in enumerate(pairs) if not alike(g, r)), "")
     place = f"answer{at}" if at else "the answer"
+    if isinstance(right, int) and isinstance(got, float) and got == right:
+        return f"{place} is {got}, a float, expected the whole number {right:,}: divide with // and not /"
     return f"{place} is {_short(got)}, expected {_short(right)}"
 
 
@@ -113,23 +115,25 @@ def _short(number: Any) -> str:
 def raised(call: str, error: Mapping[str, Any], text: str) -> str:
     """One sentence on what the learner's function raised, with the line it came from."""
     kind, message, line = (error.get(name) for name in ("type", "message", "line"))
-    message = "".join(c if c.isprintable() else "?" for c in str(message))
-    message = re.sub(r"\[Errno \d+\] Too many open files.*", "no file can be opened here", message)
+    message = re.sub(r"\[Errno \d+\] Too many open files.*", "no file can be opened here", str(message))
     lines = text.splitlines()
     place = f" (line {line}: `{lines[line - 1].strip()}`)" if isinstance(line, int) and 0 < line <= len(lines) else ""
     return f"{kind}: {message}{place}" + _advice(call, str(kind), message)
 
 
 def _advice(call: str, kind: str, message: str) -> str:
+    """What to do about it, where that is known."""
     loop = call.startswith(("run_", "step_"))
-    if kind == "UnboundLocalError" and "multiplications" in message:
-        return "; write `global multiplications` as the function's first line"
-    if loop and (kind == "ZeroDivisionError" or (kind == "ValueError" and "empty" in message)):
-        return "; a query met no keys: keep the token's own k and v before you attend"
-    if kind in ("ModuleNotFoundError", "ImportError") or "no file can be opened here" in message:
-        return "; the lesson needs no files, and no module but math and struct"
-    if kind == "MemoryError":
-        return "; the lesson's numbers need a few MB"
-    if kind == "RecursionError":
-        return "; a function calls itself without an end"
-    return ""
+    no_keys = kind == "ZeroDivisionError" or (kind == "ValueError" and "empty" in message)
+    known = (
+        (message == "name 'math' is not defined", "write `import math` at the top of the file"),
+        (message == "name 'struct' is not defined", "write `import struct` at the top of the file"),
+        (kind == "UnboundLocalError" and "multiplications" in message,
+         "write `global multiplications` as the function's first line"),
+        (loop and no_keys, "a query met no keys: keep the token's own k and v before you attend"),
+        (kind in ("ModuleNotFoundError", "ImportError") or "no file can be opened" in message,
+         "the lesson needs no files, and no module but math and struct"),
+        (kind == "MemoryError", "the lesson's numbers need a few MB"),
+        (kind == "RecursionError", "a function calls itself without an end"),
+    )  # fmt: skip
+    return next((f"; {what}" for holds, what in known if holds), "")

@@ -97,8 +97,9 @@ def isolated(reached: list[str]) -> str:
     return f"not a sandbox ({names}): the file could {', '.join(found)}; check only files you trust"
 
 
-def _outcome(step: Step, state: str, **more: Any) -> Outcome:
-    return Outcome(number=step.number, name=step.name, bonus=step.bonus, state=state, **more)
+def _outcome(step: Step, state: str, *, message: str = "", **more: Any) -> Outcome:
+    message = "".join(c if c.isprintable() else "?" for c in message)  # parts of it are the learner's own words
+    return Outcome(number=step.number, name=step.name, bonus=step.bonus, state=state, message=message, **more)
 
 
 def _run(sandbox: Sandbox, steps: Sequence[Step], seed: int, outcomes: list[Outcome]) -> None:
@@ -168,7 +169,7 @@ def _encoded(arg: Any, ledger: Ledger | None) -> Any:
 def _raised(sandbox: Sandbox, step: Step, case: Case, error: Mapping[str, Any]) -> Outcome:
     call = _shown(case)
     if error.get("type") == "NotImplementedError":
-        return _outcome(step, UNWRITTEN, sizes=case.sizes, message=f"{case.call} is still to be written")
+        return _outcome(step, UNWRITTEN, sizes=case.sizes, message="still to be written")
     missing = error.get("type") == "KeyError" and error.get("message") == repr(case.call)
     message = (
         f"{sandbox.file} has no function {case.call}" if missing else diagnose.raised(case.call, error, sandbox.text)

@@ -39,10 +39,7 @@ def isolate(reached: list[str], without: list[str], cpu: int, memory: int) -> li
     linux = sys.platform.startswith("linux")
     libc = ctypes.CDLL(None, use_errno=True) if linux else None
     if os.geteuid() == 0:
-        os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
-        reached = ["user nobody", *reached]
+        reached = ["user nobody" if _nobody() else "user root", *reached]
     if libc is not None:
         libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
         _drop_capabilities(libc)
@@ -61,6 +58,8 @@ def gaps(reached: list[str]) -> list[str]:
     found = []
     if "limits" not in reached:
         found.append("open files and sockets, start processes")
+    elif "user root" in reached:  # whom the limit on processes does not bind
+        found.append("start processes")
     if not (rooted or landlock):
         found.append("delete or rename what anyone may" if other_user else "delete or rename your files")
     elif not (rooted or other_user):
@@ -103,6 +102,17 @@ def _empty_root() -> bool:
         return False
     os.chroot("/tmp")
     os.chdir("/")
+    return True
+
+
+def _nobody() -> bool:
+    """Whether root has become nobody; a container may know no other user than root."""
+    try:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    except OSError:
+        return False
     return True
 
 

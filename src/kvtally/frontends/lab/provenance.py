@@ -19,6 +19,7 @@ PRODUCTS = {
     ("u", "w"): ("dot", "sum"),
 }
 PROJECTIONS = ("q_proj", "k_proj", "v_proj")
+INPUTS = frozenset({kind for pair in PRODUCTS for kind in pair} - {"score"})
 FREE = frozenset({("score", "score"), ("out", "score")})  # softmax's own: normalising, not counted
 
 UNARY: dict[str, Callable[[float], float]] = {
@@ -115,7 +116,8 @@ class Ledger:
                 term, kind = PRODUCTS[kinds]
                 self._count(term, pair[0][2])
                 return kind, pair[0][2]
-        self._count("other", None)
+        if name != "div" or b[1] in INPUTS:  # a division by 1/b would be a product in disguise
+            self._count("other", None)
         return "mixed", token
 
     def _count(self, term: str, token: int | None) -> None:

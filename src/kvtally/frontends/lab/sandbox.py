@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from kvtally.core.errors import InputError, UnreadableError
 from kvtally.frontends.lab.provenance import ERRORS, Ledger
 
 HERE = Path(__file__).parent
@@ -91,6 +92,8 @@ class Sandbox:
         self.close()
 
     def _start(self) -> None:
+        if os.name != "posix":
+            raise InputError("kvtally lab runs a file in a process of its own, which takes Linux or macOS")
         theirs_in, self._requests = os.pipe()
         self._replies, theirs_out = os.pipe()
         command = [self.python, "-I", "-S", "-B", "-c", BOOT, str(HERE), str(theirs_in), str(theirs_out)]
@@ -110,7 +113,12 @@ class Sandbox:
                     "without": list(self.without), "strict": self.ledger is not None,
                     "cpu": CPU, "memory": MEMORY})  # fmt: skip
         until = time.monotonic() + self.seconds + 5  # a busy machine may be slow to start Python
-        self.reached = list(self._receive(until, {"reached": list})["reached"])
+        try:
+            self.reached = list(self._receive(until, {"reached": list})["reached"])
+        except StoppedError as error:
+            said = self.printed.decode(errors="replace").strip().splitlines()
+            problem = f"{self.python} does not run the file: {said[-1] if said else error}"
+            raise UnreadableError(problem, hint="a Python of 3.9 or newer is needed; --python takes one") from None
         until = time.monotonic() + self.seconds
         self.failure = self._receive(until, {"id": int, "error": (dict, type(None))})["error"]
 

@@ -69,19 +69,33 @@ def _pictures(report: Report) -> list[str]:
 def _ending(report: Report) -> list[str]:
     """Remarks of the newest steps, then what to do next."""
     remarks = [f"{o.name}: {o.remark}." for o in report.passed if o.remark]
-    lines = [line for text in remarks for line in _wrapped(text)]
+    lines = [line for text in remarks for line in wrapped(text)]
     lines += [""] if lines else []
     stopped = report.stopped
     if stopped is None:
         return [*lines, *_done(report)]
-    lines += _wrapped(f"Step {stopped.number}, {stopped.name}: {stopped.message}.")
-    if stopped.state == UNWRITTEN:
-        shows = FORMULAS[stopped.name]
-        lines += [f"  must show: {shows}"] if shows else []
-    else:
-        lines += [f"  with {stopped.sizes}, seed {report.seed}:"] if stopped.sizes else []
-        lines += [part for line in stopped.call.splitlines() for part in _wrapped(line, "    ", "      ")]
-    return [*lines, "", f"next: edit {report.file}, then check again; stuck? kvtally lab hint"]
+    failed = [o for o in report.outcomes if o.state == FAILED] if stopped.bonus else [stopped]
+    lines += [line for o in failed for line in (*_unfinished(o, report.seed), "")]
+    return [*lines, f"next: edit {report.file}, then check again; stuck? kvtally lab hint"]
+
+
+def _unfinished(o: Outcome, seed: int) -> list[str]:
+    """Why a step is not passed, and the call that shows it."""
+    which = f"Bonus step {o.number}" if o.bonus else f"Step {o.number} of {sum(not step.bonus for step in STEPS)}"
+    lines = wrapped(f"{which}, {o.name}: {o.message}.")
+    if o.state == UNWRITTEN:
+        shows = FORMULAS[o.name]
+        return [*lines, f"  must show: {shows} multiplication{'' if shows == '1' else 's'}"] if shows else lines
+    call = [part for line in o.call.splitlines() for part in wrapped(line, "    ", "      ")]
+    return [*lines, *wrapped(_asked(o, seed), "  "), *call]
+
+
+def _asked(o: Outcome, seed: int) -> str:
+    """The seed, the sizes where the inputs below do not say them already, and the formula."""
+    told = all(part in o.call for part in o.sizes.split(", ")) or o.sizes in o.message
+    sizes = "" if told else f"{o.sizes}, "
+    formula = f"; the formula is {FORMULAS[o.name]}" if FORMULAS[o.name] and o.formula else ""
+    return f"with {sizes}seed {seed}{formula}:"
 
 
 def _done(report: Report) -> list[str]:
@@ -92,13 +106,14 @@ def _done(report: Report) -> list[str]:
         return [f"Passed: {', '.join(o.name for o in report.passed)}."]
     lines = [f"All {len(lesson)} steps of the lesson are done. Well counted!"]
     if open_ones:
-        lines += _wrapped(f"Bonus, if you like: {', '.join(open_ones)}.")
+        lines += wrapped(f"Bonus, if you like: {', '.join(open_ones)}.")
     else:
         lines += ["The bonus steps are done as well. There is nothing left to teach you here."]
     return [*lines, "", "next: kvtally lab report writes the record to hand in"]
 
 
-def _wrapped(text: str, first: str = "", rest: str = "  ") -> list[str]:
+def wrapped(text: str, first: str = "", rest: str = "  ") -> list[str]:
+    """The text in lines that fit 80 columns."""
     return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
 
 
@@ -137,8 +152,11 @@ def _testcase(o: Outcome, stopped: bool) -> str:
 
 def record(report: Report) -> str:
     """The record to hand in, as Markdown: figures by step, the table by length, the memory."""
-    lines = ["# A KV cache, counted", "", f"{len(report.passed)} of {len(report.outcomes)} steps passed, "
-             f"seed {report.seed}. {report.isolation[0].upper() + report.isolation[1:]}.", ""]  # fmt: skip
+    head = (
+        f"{_share(report, bonus=False)} steps and {_share(report, bonus=True)} bonus steps passed, seed {report.seed}."
+    )
+    level = report.isolation[0].upper() + report.isolation[1:]
+    lines = ["# A KV cache, counted", "", f"{head} {level}.", ""]
     cells = [
         (str(o.number), o.name, *("" if n is None else f"{n:,}" for n in (o.counter, o.seen, o.formula)), o.state)
         for o in report.outcomes
@@ -154,6 +172,10 @@ def record(report: Report) -> str:
                   f"{elements:,} elements, {size:,} bytes ({size / 1024:.1f} KiB)."]  # fmt: skip
     remarks = [f"- {o.name}: {o.remark}" for o in report.passed if o.remark]
     return "\n".join([*lines, *(["", "## Seen on the way", "", *remarks] if remarks else [])])
+
+
+def _share(report: Report, *, bonus: bool) -> str:
+    return f"{sum(o.bonus is bonus for o in report.passed)} of {sum(o.bonus is bonus for o in report.outcomes)}"
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
