@@ -45,7 +45,8 @@ zoo: .venv/test  ## one tiny model of every architecture of transformers, counte
 	$(BIN)/kvtally zoo -n 2 --format md --out docs/zoo.md
 
 docs: .venv/browser  ## real outputs and screenshots into README and docs, the page as the site's front
-	$(BIN)/python tests/docs/blocks.py README.md
+	$(BIN)/python tests/docs/blocks.py README.md docs/describe.md
+	$(BIN)/python tests/docs/tree.py
 	$(BIN)/python docs/screenshots.py
 	mkdir -p site && $(BIN)/kvtally explore --no-open --out site/index.html
 

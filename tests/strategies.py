@@ -9,7 +9,9 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from kvtally.core.compressed_mixer import CompressedAttention
 from kvtally.core.decoder import Decoder, Layer
+from kvtally.core.indexer_mixer import Indexer
 from kvtally.core.latent_mixer import LatentAttention
 from kvtally.core.mixer import Attention, CrossAttention, Mixer
 from kvtally.core.mlp import Experts, Mlp
@@ -24,7 +26,7 @@ small = st.integers(1, 3)
 def attentions(draw: st.DrawFn) -> Attention:
     """MHA, GQA and MQA; full, windowed or chunked; values as wide as keys or not."""
     kv = draw(small)
-    limit = draw(st.sampled_from(["none", "window", "chunk"]))
+    limit = draw(st.sampled_from(["none", "window", "chunk", "top_k"]))
     gated, k_is_v = draw(st.sampled_from([(False, False)] * 3 + [(True, False), (False, True)]))
     return Attention(
         num_heads=kv * draw(small),
@@ -35,20 +37,63 @@ def attentions(draw: st.DrawFn) -> Attention:
         k_is_v=k_is_v,
         window=draw(st.integers(1, 6)) if limit == "window" else None,
         chunk=draw(st.integers(1, 6)) if limit == "chunk" else None,
+        top_k=draw(small) if limit == "top_k" else None,
+        block=draw(small) if limit == "top_k" else 1,
+        inputs=draw(st.none() | st.integers(1, 6)),
         output=draw(st.booleans()),
+        differential=kv % 2 == 0 and draw(st.booleans()),
+        value_mask=draw(st.sampled_from([False, False, True])),
     )
 
 
-latents = st.builds(
-    LatentAttention,
+@st.composite
+def latent_attentions(draw: st.DrawFn) -> LatentAttention:
+    """Latent attention with and without a query latent, a gate, a window, a choice; absorbed or not."""
+    rank = draw(st.none() | small)
+    limit = draw(st.sampled_from(["none", "window", "top_k"]))
+    absorbed = draw(st.booleans())
+    return LatentAttention(
+        num_heads=draw(small),
+        kv_lora_rank=draw(st.integers(1, 4)),
+        qk_rope_head_dim=draw(st.integers(0, 2)),
+        qk_nope_head_dim=draw(small),
+        v_head_dim=draw(st.integers(1, 4)),
+        q_lora_rank=rank,
+        absorbed=absorbed,
+        per_head=not absorbed and draw(st.booleans()),
+        window=draw(st.integers(1, 6)) if limit == "window" else None,
+        top_k=draw(small) if limit == "top_k" else None,
+        gated=rank is not None and draw(st.booleans()),
+    )
+
+
+latents = latent_attentions()
+indexers = st.builds(
+    Indexer,
     num_heads=small,
-    kv_lora_rank=st.integers(1, 4),
-    qk_rope_head_dim=st.integers(0, 2),
-    qk_nope_head_dim=small,
-    v_head_dim=st.integers(1, 4),
+    head_dim=st.integers(1, 4),
     q_lora_rank=st.none() | small,
-    absorbed=st.booleans(),
+    weighted=st.booleans(),
+    ratio=st.sampled_from([1, 1, 2, 3]),
+    averaged=st.booleans(),
 )
+
+
+@st.composite
+def compressed(draw: st.DrawFn) -> CompressedAttention:
+    """A window with and without compressed entries, all of them seen or a choice."""
+    groups, ratio = draw(st.integers(1, 2)), draw(st.none() | st.integers(2, 4))
+    return CompressedAttention(
+        num_heads=groups * draw(st.integers(1, 2)),
+        head_dim=draw(small),
+        window=draw(st.integers(1, 5)),
+        q_lora_rank=draw(small),
+        o_lora_rank=draw(small),
+        o_groups=groups,
+        ratio=ratio,
+        overlap=ratio is not None and draw(st.booleans()),
+        top_k=draw(st.none() | small) if ratio else None,
+    )
 
 
 @st.composite
@@ -56,7 +101,11 @@ def crosses(draw: st.DrawFn) -> CrossAttention:
     """Attention to an encoder's output."""
     kv = draw(small)
     return CrossAttention(
-        num_heads=kv * draw(small), num_kv_heads=kv, head_dim=draw(small), source=draw(st.integers(1, 5))
+        num_heads=kv * draw(small),
+        num_kv_heads=kv,
+        head_dim=draw(small),
+        source=draw(st.integers(1, 5)),
+        source_size=draw(st.none() | small),
     )
 
 
@@ -68,13 +117,19 @@ def recurrents(draw: st.DrawFn) -> Recurrent:
     matrices = draw(st.lists(st.tuples(inner, size, size), max_size=3))
     if draw(st.booleans()):
         matrices.append((draw(st.sampled_from([Term.out_proj, Term.o_proj])), draw(size), None))
+    group = draw(st.integers(1, 2))
     return Recurrent(
         matrices=tuple(matrices),
-        conv_channels=draw(st.integers(0, 4)),
+        conv_channels=draw(st.integers(0, 4)) * group,
         conv_kernel=draw(st.integers(1, 4)),
+        conv_group=group,
+        conv_dynamic=draw(st.booleans()),
         num_heads=draw(st.integers(0, 2)),
         key_dim=draw(small),
         value_dim=draw(small),
+        delta=draw(st.booleans()),
+        shifted=draw(st.integers(0, 3)),
+        scanned=draw(st.integers(0, 3)),
     )
 
 
@@ -88,18 +143,23 @@ def experts(draw: st.DrawFn) -> Experts:
         width=draw(small),
         gated=draw(st.booleans()),
         shared=shared,
-        shared_gate=shared > 0 and draw(st.booleans()),
+        shared_gate=draw(st.integers(0, 2)) if shared else 0,
+        all_run=draw(st.booleans()),
+        router=draw(st.just(()) | st.lists(small, max_size=2).map(tuple)),
+        latent=draw(st.none() | small),
     )
 
 
-mixers: st.SearchStrategy[Mixer | None] = st.none() | attentions() | attentions() | latents | recurrents()
+mixers: st.SearchStrategy[Mixer | None] = (
+    st.none() | attentions() | attentions() | latents | recurrents() | compressed()
+)
 mlps = st.none() | st.builds(Mlp, width=st.integers(1, 5), gated=st.booleans()) | experts()
 layers = st.builds(
     Layer,
     mixer=mixers,
     mlp=mlps,
     cross=st.none() | st.none() | crosses(),
-    beside=st.just(()) | st.tuples(attentions() | recurrents()),
+    beside=st.just(()) | st.tuples(attentions() | recurrents() | indexers),
 )
 
 
@@ -129,10 +189,13 @@ def _has_kv(layer: Layer) -> bool:
 def _sharing(draw: st.DrawFn, layer: Layer, donor: int, mixer: Attention | LatentAttention) -> Layer:
     """`layer` with an attention of its own span and query heads, over K and V of the layer `donor`."""
     if isinstance(mixer, LatentAttention):
+        if mixer.per_head:
+            return replace(layer, mixer=mixer, reads=donor)
         return replace(layer, mixer=replace(mixer, num_heads=draw(small), absorbed=draw(st.booleans())), reads=donor)
     limit = draw(st.integers(1, 6))
-    spans = [{"window": mixer.window, "chunk": mixer.chunk}, {"window": None, "chunk": None}]
-    spans += [{"window": limit, "chunk": None}, {"window": None, "chunk": limit}]
+    free = {"window": None, "chunk": None, "top_k": None, "block": 1}
+    own = {name: getattr(mixer, name) for name in free}
+    spans = [own, free, free | {"window": limit}, free | {"chunk": limit}, free | {"top_k": limit, "block": 2}]
     num_heads = mixer.num_kv_heads * draw(small)
     return replace(layer, mixer=replace(mixer, num_heads=num_heads, **draw(st.sampled_from(spans))), reads=donor)
 

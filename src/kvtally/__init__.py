@@ -1,7 +1,14 @@
 """Exact counts of what a KV cache saves, what it costs, and whether it is right."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from kvtally.core.compressed_mixer import CompressedAttention
 from kvtally.core.decoder import Decoder, Layer, lesson
 from kvtally.core.errors import InputError, KvtallyError, MissingExtraError, UnreadableError
+from kvtally.core.indexer_mixer import Indexer
 from kvtally.core.latent_mixer import LatentAttention
 from kvtally.core.mixer import Attention, CrossAttention
 from kvtally.core.mlp import Experts, Mlp
@@ -11,15 +18,38 @@ from kvtally.core.span import Span
 from kvtally.core.tally import Comparison, Difference, Tally, Term, compare
 from kvtally.pure.count_closed import count
 
+if TYPE_CHECKING:
+    from kvtally.pure.config import read_config
+    from kvtally.pure.described import describe, read_described
+    from kvtally.pure.gguf import read_gguf
+    from kvtally.pure.model import read_model
+
 __version__ = "0.1.0"
+
+_READERS = {  # imported when they are first asked for
+    "describe": "described",
+    "read_config": "config",
+    "read_described": "described",
+    "read_gguf": "gguf",
+    "read_model": "model",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _READERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"kvtally.pure.{_READERS[name]}"), name)
+
 
 __all__ = [
     "Attention",
     "Comparison",
+    "CompressedAttention",
     "CrossAttention",
     "Decoder",
     "Difference",
     "Experts",
+    "Indexer",
     "InputError",
     "KvtallyError",
     "LatentAttention",
@@ -37,8 +67,13 @@ __all__ = [
     "compare",
     "conversation",
     "count",
+    "describe",
     "edited",
     "lesson",
     "prefix_hit",
+    "read_config",
+    "read_described",
+    "read_gguf",
+    "read_model",
     "uncached",
 ]

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from docs.blocks import BLOCK, commands, printed
 
 ROOT = Path(__file__).parents[2]

@@ -109,5 +109,15 @@ def test_an_unknown_model_type_is_shown_with_the_known_ones(tmp_path: Path, caps
     code, found = refused(["count", str(tmp_path)], capsys)
     problem, hint = found.split("\n\n")
     assert code == 2
-    assert problem.startswith(f"{tmp_path}/config.json: `model_type` is `megaformer`; known: `deepseek_v3`, ")
+    assert problem.startswith(f"{tmp_path}/config.json: `model_type` is `megaformer`; known: `")
     assert hint == "hint: describe the layers yourself with kvtally.Layer(...)"
+
+
+def test_what_transformers_cannot_build_is_not_traced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text('{"kvtally": 1, "hidden_size": 8, "vocab_size": 0, "layers": [{}]}')
+    assert refused(["count", str(path), "--against", "traced"], capsys) == (
+        2,
+        f"`--against traced` is given with `{path}`, expected a config that transformers can build from\n\n"
+        "hint: use --against executed",
+    )

@@ -93,12 +93,14 @@ def test_a_carried_conversation_says_what_a_resent_one_says(
 def test_absorbed_latents_give_what_expanded_ones_give(
     mixer: LatentAttention, mlp: Mlp | Experts | None, depth: int, passes: tuple[Pass, ...]
 ) -> None:
+    per_head = mixer.per_head
     runs = [
         execute(
             Decoder(
                 hidden_size=5,
                 vocab_size=4,
-                layers=(Layer(mixer=replace(mixer, absorbed=absorbed), mlp=mlp),) * depth,
+                layers=(Layer(mixer=replace(mixer, absorbed=absorbed, per_head=per_head and not absorbed), mlp=mlp),)
+                * depth,
             ),
             (*passes, Pass(new=2)),  # one pass at least makes logits
         )

@@ -6,11 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvtally import Pass, Span
+from kvtally.core.strided_span import StridedSpan
 
 SPANS = st.one_of(
     st.just(Span()),
     st.integers(1, 9).map(lambda w: Span(window=w)),
     st.integers(1, 9).map(lambda c: Span(chunk=c)),
+    st.tuples(st.integers(1, 5), st.integers(1, 4)).map(lambda k: Span(top_k=k[0], block=k[1])),
 )
 
 
@@ -57,3 +59,21 @@ def test_tokens_and_end_are_sums_over_single_passes(p: Pass) -> None:
     assert p.tokens == sum(one.new for one in single)
     assert p.end == single[-1].past + single[-1].new
     assert len(single) == p.times
+
+
+STRIDED = st.builds(StridedSpan, stride=st.integers(1, 5), top_k=st.none() | st.integers(1, 4))
+
+
+@given(span=STRIDED, p=passes())
+@settings(max_examples=500, deadline=None)
+def test_keys_of_several_tokens_against_brute_force(span: StridedSpan, p: Pass) -> None:
+    causal = dense = reached = written = 0
+    for one in p.each():
+        rows, end = one.attending or one.new, one.past + one.new
+        causal += sum(span.sees(q, key) for q in range(end - rows, end) for key in range(end))
+        dense += rows * (end // span.stride)
+        reached += one.past // span.stride
+        written += sum((t + 1) % span.stride == 0 for t in range(one.past, end)) if p.keep else 0
+    assert span.pairs(p, "causal", p.attending) == causal
+    assert span.pairs(p, "dense", p.attending) == dense
+    assert (span.reached(p), span.written(p)) == (reached, written)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import kvtally
+from docs.tree import PAGE, said, tree
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src" / "kvtally").rglob("*.py"))
@@ -31,20 +32,12 @@ def test_a_file_stays_under_400_lines_and_a_function_under_40(path: Path) -> Non
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=place)
-def test_the_tree_in_contributing_says_what_each_module_says(path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(path.read_text()))
-    assert docstring, f"{place(path)} lacks a docstring"
-    line = " ".join(docstring.split("\n\n")[0].split())
-    tree = " ".join((ROOT / "CONTRIBUTING.md").read_text().split())
-    name = path.relative_to(ROOT / "src" / "kvtally").as_posix()
-    assert f"`{name}` {line}" in tree, f"CONTRIBUTING.md: expected the line `{name}` {line}"
+def test_a_module_says_what_it_is(path: Path) -> None:
+    assert said(path).endswith("."), f"{place(path)}: expected a docstring whose first paragraph is a sentence"
 
 
-def test_contributing_names_no_module_that_is_gone() -> None:
-    names = {path.relative_to(ROOT / "src" / "kvtally").as_posix() for path in SOURCES}
-    tree = (ROOT / "CONTRIBUTING.md").read_text()
-    named = {part for part in tree.split("`") if part.endswith(".py") and "/" in part and not part.startswith("tests/")}
-    assert named <= names, f"gone: {sorted(named - names)}"
+def test_the_tree_in_contributing_is_the_tree() -> None:
+    assert PAGE.read_text().endswith(tree()), "run: python tests/docs/tree.py"
 
 
 @pytest.mark.parametrize("name", kvtally.__all__)

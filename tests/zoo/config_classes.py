@@ -18,7 +18,26 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from kvtally.pure.config_fields import BEARS, HARMLESS
 
 FILE = Path(__file__).parents[2] / "src" / "kvtally" / "pure" / "config_classes.json"
-ALSO = ("t5",)  # read although it is no causal LM by its class
+ALSO = (
+    "t5",
+    "mt5",
+    "umt5",
+    "qwen3_vl",
+    "qwen3_vl_moe",
+    "minimax_m3_vl",
+)  # read although they are no causal LM by their class
+
+# Fields that are read although their names do not tell that they bear on cache or work.
+READ = frozenset(
+    {
+        "vocab_size", "is_decoder", "embedding_size", "input_embedding_size", "output_embedding_size",
+        "concat_input", "enable_shape", "shape_embed_dim", "enable_pronunciation", "pronunciation_embed_dim",
+        "num_codebooks", "laurel_rank", "altup_num_inputs", "attention_k_eq_v", "use_double_wide_mlp",
+        "local_attention", "dim_ff", "dff", "prompt_length", "prompt_types", "word_embed_proj_dim",
+        "output_vocab_size", "gating", "use_bidirectional_attention", "adapter_reduction_factor",
+        "feed_forward_proj", "decoder_vocab_size", "use_prompt", "ngram", "num_buckets",
+    }
+)  # fmt: skip
 
 
 def classes() -> dict[str, Any]:
@@ -34,20 +53,21 @@ def classes() -> dict[str, Any]:
 def defaults(config_class: Any) -> dict[str, Any]:
     """Plain defaults of the fields that bear on the cache or the work."""
     fields = {f.name: f.default for f in dataclasses.fields(config_class)}
-    return {name: value for name, value in fields.items() if _bears(name) and _plain(value)}
+    plain = {name: value for name, value in fields.items() if _bears(name) and _plain(value)}
+    return plain | ({"is_encoder_decoder": True} if fields.get("is_encoder_decoder") else {})
 
 
 def spellings(config_class: Any, given: dict[str, Any]) -> dict[str, list[str]]:
     """Other names of those fields, by the common one."""
     names: dict[str, list[str]] = {}
     for common, own in (config_class.attribute_map or {}).items():
-        if own in given:
+        if own in given or common in given:
             names.setdefault(common, []).append(own)
     return names
 
 
 def _bears(name: str) -> bool:
-    return name == "vocab_size" or bool(BEARS.search(name) and not HARMLESS.fullmatch(name))
+    return name in READ or bool(BEARS.search(name) and not HARMLESS.fullmatch(name))
 
 
 def _plain(value: Any) -> bool:
@@ -66,7 +86,8 @@ def main() -> None:
         if names:
             entry["names"] = names
     document["source"] = (
-        f"configuration classes of transformers {transformers.__version__}; RefinedWeb and RefinedWebModel: files of 2023"
+        f"configuration classes of transformers {transformers.__version__}; "
+        "RefinedWeb and RefinedWebModel: files of 2023"
     )
     rows = ",\n".join(f"    {json.dumps(name)}: {json.dumps(entry)}" for name, entry in known.items())
     FILE.write_text(f'{{\n  "source": {json.dumps(document["source"])},\n  "classes": {{\n{rows}\n  }}\n}}\n')

@@ -9,10 +9,13 @@ from kvtally.core.errors import InputError, require_int
 from kvtally.core.latent_mixer import LatentAttention
 from kvtally.core.mixer import Attention, Mixer
 from kvtally.core.mlp import Experts, Mlp
+from kvtally.core.recurrent_mixer import Recurrent
 from kvtally.core.tally import Term
 
-WRITES_KV = frozenset({Term.k_proj, Term.v_proj, Term.kv_a_proj})
-AFTER_ATTENTION = frozenset({Term.o_proj, Term.out_proj, Term.v_absorb, Term.cross_q_proj, Term.cross_o_proj})
+WRITES_KV = frozenset({Term.k_proj, Term.v_proj, Term.kv_a_proj, Term.kv_b_proj, Term.compress_proj})
+AFTER_ATTENTION = frozenset(
+    {Term.o_proj, Term.o_a_proj, Term.o_b_proj, Term.out_proj, Term.v_absorb, Term.cross_q_proj, Term.cross_o_proj}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,15 @@ class Layer:
         """MACs a token, by term: of mixers (without K and V where they are shared) and MLP."""
         return added(self.for_every_token(hidden_size), self.for_attending_rows(hidden_size))
 
+    def surplus(self, hidden_size: int) -> int:
+        """MACs for each new row that attends which transformers makes and the model does not need."""
+        return self.mlp.surplus(hidden_size) if self.mlp else 0
+
+    @property
+    def surplus_a_pair(self) -> tuple[int, ...]:
+        """For each of `mixers`, MACs for each query-key pair which transformers makes and the model does not need."""
+        return tuple(m.scored_again if isinstance(m, Attention) else 0 for m in self.mixers)
+
     def _mixed(self, hidden_size: int, *, after: bool) -> dict[Term, int]:
         terms: dict[Term, int] = {}
         for mixer, writes in zip(self.mixers, self.writers, strict=True):
@@ -69,6 +81,11 @@ class Layer:
         """Elements this layer holds for a sequence of `context` tokens: K, V and recurrent state."""
         own = (m for m, writes in zip(self.mixers, self.writers, strict=True) if writes)
         return sum(m.state + sum(m.kv_per_token) * m.tokens_held(context) for m in own)
+
+    @property
+    def conv_channels(self) -> int:
+        """Channels that pass a causal convolution: elements that one tap of all its convolutions holds."""
+        return sum(m.conv_channels for m in self.mixers if isinstance(m, Recurrent))
 
     def shrunk(self) -> Layer:
         """The same kind of layer with small sizes."""
@@ -87,7 +104,8 @@ class Decoder:
 
     `vocab_size` 0 means no output head. `outside` are matrices outside the layers that every token
     goes through, `head` those that every row of logits goes through before the output head, both
-    (inputs, outputs). `name` is for people and does not take part in comparisons.
+    (inputs, outputs); the output head reads what the last of `head` gives. `name` is for people and
+    does not take part in comparisons.
 
     >>> lesson().held(100)  # K and V, 64 wide, of 100 tokens
     12800
@@ -117,6 +135,11 @@ class Decoder:
         """The uncached loop that is meant when none is named: `lesson` for one layer, else `forward`."""
         return "lesson" if len(self.layers) == 1 else "forward"
 
+    @property
+    def head_inputs(self) -> int:
+        """How wide a row is that the output head reads: outputs of the last matrix of `head`, else hidden_size."""
+        return self.head[-1][1] if self.head else self.hidden_size
+
     def held(self, context: int) -> int:
         """Elements that the cache of one sequence of `context` tokens holds, over all layers.
 
@@ -134,7 +157,7 @@ class Decoder:
     def absorbed(self) -> Decoder:
         """The same decoder with kv_b_proj absorbed in every latent attention, as engines run it."""
         layers = tuple(
-            replace(layer, mixer=replace(layer.mixer, absorbed=True))
+            replace(layer, mixer=replace(layer.mixer, absorbed=True, per_head=False))
             if isinstance(layer.mixer, LatentAttention)
             else layer
             for layer in self.layers
@@ -166,7 +189,11 @@ class Decoder:
 
 
 def lesson(tokens_wide: int = 64) -> Decoder:
-    """The decoder of the lesson: one layer, one head, no MLP, no output projection, no output head."""
+    """The decoder of the lesson: one layer, one head, no MLP, no output projection, no output head.
+
+    >>> lesson(4).layers[0].projections(4)[Term.q_proj]  # 4 * 4
+    16
+    """
     head = Attention(num_heads=1, num_kv_heads=1, head_dim=tokens_wide, output=False)
     return Decoder(hidden_size=tokens_wide, vocab_size=0, layers=(Layer(mixer=head),), name="the lesson")
 
@@ -189,7 +216,11 @@ def added(a: Mapping[Term, int], b: Mapping[Term, int]) -> dict[Term, int]:
 
 
 def _kv_shape(mixer: Mixer) -> tuple[object, ...]:
-    heads = mixer.num_kv_heads if isinstance(mixer, Attention) else 1
+    heads = 1
+    if isinstance(mixer, Attention):
+        heads = mixer.num_kv_heads
+    elif isinstance(mixer, LatentAttention) and mixer.per_head:
+        heads = mixer.num_heads
     return (type(mixer), heads, mixer.kv_per_token)
 
 

@@ -61,7 +61,12 @@ class Attention:
 
     `v_head_dim` is `head_dim` where it is None; `output` False leaves the output projection out.
     `gated`: q_proj also makes a gate for the output, as wide as the query. `k_is_v`: the values are
-    the keys, and there is no v_proj (both are still cached).
+    the keys, and there is no v_proj (both are still cached). `top_k`: an `Indexer` beside it chooses
+    that many blocks of `block` keys for each query; all are held. `inputs`: queries, keys and values
+    are made from a vector of this width where that is not the hidden state (Zamba: with the embedding).
+    `differential`: every head mixes two values, and half of the heads are subtracted from the others
+    (arXiv:2410.05258), so that mixing costs twice as much. `value_mask`: a small matrix makes a mask of
+    the values of the whole context, in every pass again, as transformers does for Doge (extra_proj).
     Per token: q_proj hidden*heads*head_dim, k_proj and v_proj hidden*kv_heads*head_dim, o_proj
     heads*v_head_dim*hidden. Per pair: heads*head_dim to score, heads*v_head_dim to mix.
 
@@ -79,13 +84,21 @@ class Attention:
     output: bool = True
     gated: bool = False
     k_is_v: bool = False
+    top_k: int | None = None
+    block: int = 1
+    inputs: int | None = None
+    differential: bool = False
+    value_mask: bool = False
 
     def __post_init__(self) -> None:
         _check_heads(self.num_heads, self.num_kv_heads)
         require_int("head_dim", self.head_dim, least=1)
         require_int("v_head_dim", self.value_dim, least=1)
+        require_int("inputs", 1 if self.inputs is None else self.inputs, least=1)
         if (self.gated or self.k_is_v) and self.value_dim != self.head_dim:
             raise InputError(f"`v_head_dim` is {self.v_head_dim}, expected {self.head_dim}: as wide as a query")
+        if self.differential and self.num_kv_heads % 2:
+            raise InputError(f"`num_kv_heads` is {self.num_kv_heads}, expected an even number: values go in pairs")
         _ = self.span
 
     @property
@@ -96,26 +109,33 @@ class Attention:
     @property
     def span(self) -> Span:
         """How far back a query looks."""
-        return Span(window=self.window, chunk=self.chunk)
+        return Span(window=self.window, chunk=self.chunk, top_k=self.top_k, block=self.block)
 
     def projections(self, hidden_size: int) -> dict[Term, int]:
+        inputs = hidden_size if self.inputs is None else self.inputs
         terms = {
-            Term.q_proj: hidden_size * self.num_heads * self.head_dim * (2 if self.gated else 1),
-            Term.k_proj: hidden_size * self.num_kv_heads * self.head_dim,
+            Term.q_proj: inputs * self.num_heads * self.head_dim * (2 if self.gated else 1),
+            Term.k_proj: inputs * self.num_kv_heads * self.head_dim,
         }
         if not self.k_is_v:
-            terms[Term.v_proj] = hidden_size * self.num_kv_heads * self.value_dim
+            terms[Term.v_proj] = inputs * self.num_kv_heads * self.value_dim
         return terms | ({Term.o_proj: self.num_heads * self.value_dim * hidden_size} if self.output else {})
 
     def expansions(self, hidden_size: int) -> dict[Term, int]:
-        return {}
+        return {Term.extra_proj: self.num_kv_heads**2 * self.value_dim} if self.value_mask else {}
 
     def expanded(self, p: Pass) -> int:
-        return 0
+        return p.tokens + self.span.reached(p) if self.value_mask else 0
+
+    @property
+    def scored_again(self) -> int:
+        """MACs for each pair that transformers makes a second time: it scores once for each half of the values."""
+        return self.num_heads * self.head_dim if self.differential else 0
 
     @property
     def pair_cost(self) -> dict[Term, int]:
-        return {Term.qk: self.num_heads * self.head_dim, Term.pv: self.num_heads * self.value_dim}
+        values = 2 if self.differential else 1
+        return {Term.qk: self.num_heads * self.head_dim, Term.pv: self.num_heads * self.value_dim * values}
 
     def pairs(self, p: Pass, kernel: str, rows: int | None = None) -> int:
         return self.span.pairs(p, kernel, rows)
@@ -152,6 +172,9 @@ class Attention:
             v_head_dim=self.v_head_dim if self.v_head_dim is None else min(self.v_head_dim, 4 if same else 3),
             window=self.window and min(self.window, 5),
             chunk=self.chunk and min(self.chunk, 6),
+            top_k=self.top_k and min(self.top_k, 3),
+            block=min(self.block, 2),
+            inputs=self.inputs and min(self.inputs, 9),
         )
 
 
@@ -159,8 +182,9 @@ class Attention:
 class CrossAttention:
     """Attention to the `source` tokens of an encoder: K and V made once, by the pass that has no past.
 
-    Each new token projects a query and an output and is compared with every source token. The
-    encoder itself is not counted.
+    Each new token projects a query and an output and is compared with every source token.
+    `source_size` is the width of a source token, hidden_size where it is None. The encoder itself is
+    not counted.
 
     >>> mixer = CrossAttention(num_heads=2, num_kv_heads=2, head_dim=4, source=10)
     >>> mixer.expanded(Pass(new=3)), mixer.expanded(Pass(new=1, past=3)), mixer.tokens_held(99)
@@ -171,19 +195,21 @@ class CrossAttention:
     num_kv_heads: int
     head_dim: int
     source: int
+    source_size: int | None = None
 
     def __post_init__(self) -> None:
         _check_heads(self.num_heads, self.num_kv_heads)
         require_int("head_dim", self.head_dim, least=1)
         require_int("source", self.source, least=1)
+        require_int("source_size", 1 if self.source_size is None else self.source_size, least=1)
 
     def projections(self, hidden_size: int) -> dict[Term, int]:
         width = self.num_heads * self.head_dim
         return {Term.cross_q_proj: hidden_size * width, Term.cross_o_proj: width * hidden_size}
 
     def expansions(self, hidden_size: int) -> dict[Term, int]:
-        width = self.num_kv_heads * self.head_dim
-        return {Term.cross_k_proj: hidden_size * width, Term.cross_v_proj: hidden_size * width}
+        macs = (self.source_size or hidden_size) * self.num_kv_heads * self.head_dim
+        return {Term.cross_k_proj: macs, Term.cross_v_proj: macs}
 
     def _starts(self, p: Pass) -> int:
         """How many of the passes have no past, so that K and V of the source are made."""
@@ -232,6 +258,7 @@ class CrossAttention:
             num_kv_heads=kv,
             head_dim=min(self.head_dim, 4),
             source=min(self.source, 5),
+            source_size=self.source_size and min(self.source_size, 6),
         )
 
 

@@ -25,9 +25,17 @@ class Term(StrEnum):
     kv_b_proj = "kv_b_proj"
     q_absorb = "q_absorb"  # kv_b_proj's key half, applied to the query instead of to every key
     v_absorb = "v_absorb"  # kv_b_proj's value half, applied to the mixed latent
+    compress_proj = "compress_proj"  # what compressed entries are pooled from, and the weights of pooling
+    index_q_proj = "index_q_proj"  # an indexer, which chooses the keys that attention scores
+    index_k_proj = "index_k_proj"
+    index_weights_proj = "index_weights_proj"
+    index_qk = "index_qk"
+    index_sum = "index_sum"  # scores of all index heads, weighted and summed
     qk = "qk"
     pv = "pv"
     o_proj = "o_proj"
+    o_a_proj = "o_a_proj"  # output projection of low rank, by groups of heads
+    o_b_proj = "o_b_proj"
     in_proj = "in_proj"  # recurrent layers
     conv1d = "conv1d"
     x_proj = "x_proj"
@@ -46,6 +54,7 @@ class Term(StrEnum):
     up_proj = "up_proj"
     down_proj = "down_proj"
     extra_proj = "extra_proj"  # matrices of a layer beside mixer and MLP
+    surplus = "surplus"  # what transformers multiplies and the model does not need: under the dense kernel only
     embed_proj = "embed_proj"  # outside the layers: from the embedding on, for every token
     head_proj = "head_proj"  # before the output head, for every row of logits
     lm_head = "lm_head"

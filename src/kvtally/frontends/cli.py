@@ -30,12 +30,15 @@ HELP = """kvtally: exact counts of what a KV cache saves, and what it costs
   With the prompt in chunks?          kvtally count gpt2 --chunk 128
   Is that right, cell by cell?        kvtally count gpt2 --against executed
   Which models are built in?          kvtally models
+  Where does each fact come from?     kvtally facts gemma-2-9b
+  Does it hold for transformers?      kvtally zoo --only llama
   Can I see it, and play with it?     kvtally explore
   Can I build one myself?             kvtally lab start my-cache
 
 Every option: kvtally count --help"""
-MODEL = """MODEL: a config.json or its folder, a .gguf file, a Hugging Face id, or one of `kvtally models`.
-Without it: the lesson, one layer of one head."""
+MODEL = """MODEL: a config.json or its folder, a .gguf file, a Hugging Face id, one of `kvtally models`,
+or a file that describes the layers (docs/describe.md)."""
+LESSON = "Without it: the lesson, one layer of one head."
 INTERRUPTED = 130
 
 
@@ -50,7 +53,7 @@ def kvtally(wanted: bool, version: bool) -> None:
         say(HELP)
 
 
-@kvtally.command(epilog=MODEL)
+@kvtally.command(epilog=f"{MODEL} {LESSON}")
 @click.argument("model", required=False)
 @click.option("--prompt", metavar="P", help="Tokens of the prompt [512; the lesson 1; with --against 16].")
 @click.option("--new", metavar="N", help="Tokens generated [128; the lesson 100; with --against 8].")
@@ -111,6 +114,17 @@ def models() -> None:
     from kvtally.frontends.models import catalogue_text
 
     say(catalogue_text(on=render.coloured()))
+
+
+@kvtally.command(epilog=MODEL)
+@click.argument("model")
+@click.option("--source", metavar="S", help="Tokens an encoder reads (whisper, t5).")
+@click.option("--format", "form", metavar="table|json|md", default="table", help="Values in full in all but table.")
+def facts(model: str, source: str | None, form: str) -> None:
+    """Show what was read of a model, where each fact came from, and its kinds of layers."""
+    from kvtally.frontends.facts import as_text, facts_of
+
+    say(as_text(facts_of(model, source, form), form, on=render.coloured()))
 
 
 @kvtally.command(add_help_option=False, context_settings={"ignore_unknown_options": True})

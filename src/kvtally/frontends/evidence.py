@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kvtally.core.decoder import Decoder
 from kvtally.core.errors import InputError
-from kvtally.core.passes import Pass
 from kvtally.core.tally import Comparison, compare
 from kvtally.frontends.question import Question
 from kvtally.pure.count_closed import count
-
-if TYPE_CHECKING:
-    from kvtally.live.harness import Convention
 
 SMALL = "a small copy"
 TOLERANCE = 1e-9  # outputs are of order 1 and float64; a sum of some thousand terms rounds below 1e-12
@@ -108,12 +104,13 @@ def traced(question: Question, config: Mapping[str, Any]) -> Evidence:
 
     comparisons = []
     try:
-        model = harness.build(config, device="meta")
-        calls = _on_meta(harness.convention(model, source=_source(question.decoder)))
+        model = harness.build(config, device="meta", attention="eager")  # others look at values of the mask
+        calls, copies = harness.convention(model, source=_source(question.decoder)), harness.copies_kept(model)
         for name, passes in question.sides():
             run = harness.as_run(model, passes, calls=calls)
             closed = count(question.decoder, run, kernel="dense")
-            comparisons.append((name, compare(closed, count_traced.trace(model, run, question.decoder, calls=calls))))
+            kept = replace(closed, kv={cell: copies * n for cell, n in closed.kv.items()})
+            comparisons.append((name, compare(kept, count_traced.trace(model, run, question.decoder, calls=calls))))
     except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
         problem = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(
@@ -121,20 +118,10 @@ def traced(question: Question, config: Mapping[str, Any]) -> Evidence:
             where="--against traced",
             hint="count with --against executed instead",
         ) from error
-    return Evidence(road="traced", on="the transformers model on the meta device", comparisons=tuple(comparisons))
-
-
-def _on_meta(calls: Convention) -> Convention:
-    """The same calls, with an empty cache that is thrown away where a pass has none.
-
-    Without any cache transformers looks at the values of the positions, which the meta device lacks. An
-    empty one changes no product, and what it holds is not counted.
-    """
-
-    def call(cache: Any, ids: Any, p: Pass) -> Any:
-        return calls.call(calls.fresh() if cache is None else cache, ids, p)
-
-    return replace(calls, call=call)
+    on = "the transformers model on the meta device"
+    if copies > 1:
+        on += f", which keeps {copies} copies of K and V, one for each query head: compared with as many"
+    return Evidence(road="traced", on=on, comparisons=tuple(comparisons))
 
 
 def _source(decoder: Decoder) -> int | None:

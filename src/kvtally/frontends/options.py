@@ -121,9 +121,14 @@ def evidence(question: Question, model: str | None, given: Given) -> Evidence | 
     if given["against"] == "traced":
         if model is None:
             raise InputError("`--against traced` is given without a MODEL, expected one that transformers can build")
+        from kvtally.pure.described import MARK
         from kvtally.pure.model import find_config
 
-        return traced(question, find_config(model)[0])
+        config = {} if model.endswith(".gguf") else find_config(model)[0]
+        if not config or MARK in config:
+            problem = f"`--against traced` is given with `{model}`, expected a config that transformers can build from"
+            raise InputError(problem, hint="use --against executed")
+        return traced(question, config)
     bare = model is None and question.kind == "cache" and given["lengths"] is None
     return executed_small(question) if bare else None
 

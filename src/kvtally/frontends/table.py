@@ -18,17 +18,21 @@ TITLES = {  # kind of question: what is asked, and what the saving is called
 }
 PER_TOKEN: dict[str, tuple[Term, ...]] = {
     "to project": (Term.q_proj, Term.k_proj, Term.v_proj, Term.q_a_proj, Term.q_b_proj, Term.kv_a_proj,
-                   Term.q_absorb, Term.v_absorb, Term.o_proj, Term.extra_proj, Term.embed_proj),
+                   Term.q_absorb, Term.v_absorb, Term.o_proj, Term.o_a_proj, Term.o_b_proj, Term.compress_proj,
+                   Term.extra_proj, Term.embed_proj),
+    "to index": (Term.index_q_proj, Term.index_k_proj, Term.index_weights_proj),
     "to recur": (Term.in_proj, Term.conv1d, Term.x_proj, Term.dt_proj, Term.state_update, Term.state_read,
                  Term.out_proj),
     "to cross-attend": (Term.cross_q_proj, Term.cross_k_proj, Term.cross_v_proj, Term.cross_qk, Term.cross_pv,
                         Term.cross_o_proj),
     "to route": (Term.router,),
     "in the MLP": (Term.gate_proj, Term.up_proj, Term.down_proj),
+    "beyond need": (Term.surplus,),
     "for logits": (Term.head_proj, Term.lm_head),
 }  # fmt: skip
 PER_PAIR: dict[str, tuple[Term, ...]] = {
     "to expand latents": (Term.kv_b_proj,),
+    "to choose keys": (Term.index_qk, Term.index_sum),
     "to score": (Term.qk,),
     "to mix": (Term.pv,),
 }

@@ -15,8 +15,10 @@ from kvtally.core.decoder import Decoder
 from kvtally.core.errors import InputError
 from kvtally.core.passes import PHASES, Pass
 from kvtally.core.tally import NOT_COUNTED, Cell, Tally, Term
+from kvtally.live.cache_seen import read_shared, read_unwritten, unwatch, watch_updates
 from kvtally.live.harness import Convention, Step, as_found, convention, steps
-from kvtally.live.names import Terms, is_first_layer, place
+from kvtally.live.layers_run import Order, running_order
+from kvtally.live.names import Terms, is_first_layer, of_parameter, parts_of_a_layer, place
 from kvtally.live.products import Kind, kind
 
 
@@ -61,6 +63,10 @@ def _source(decoder: Decoder) -> int | None:
     return next((layer.cross.tokens_held(0) for layer in decoder.layers if layer.cross), None)
 
 
+PAIRS = frozenset({Term.qk, Term.cross_qk})
+PRODUCT = frozenset({"product", "convolution"})
+
+
 @dataclass(slots=True, eq=False)
 class _Site:
     """A module as a product sees it: name, layer, and the terms of each of its products in turn.
@@ -74,9 +80,10 @@ class _Site:
     layer: int | None = None
     turns: tuple[Terms, ...] = ()
     core: bool = False
+    takes_turns: bool = False
     sizes: tuple[frozenset[int], ...] = ()
     turn: int = 0
-    macs: Counter[tuple[str, int]] = field(default_factory=Counter)
+    macs: Counter[tuple[str, int | None, int]] = field(default_factory=Counter)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,10 +100,15 @@ class _Seen:
 class _Watch:
     """Everything observed so far: `stack` are the modules that are running, `asked` the pass that is.
 
-    `scored` are the sites of attention that have made scores in the running pass.
+    `scored` are the sites of attention that have made scores in the running pass. `owners` are the
+    terms of every parameter, by identity: some modules multiply with the matrix of another. `order`
+    is which layer runs. `named` are products whose term does not follow from the module's turn.
     """
 
     decoder: Decoder
+    owners: dict[int, Terms] = field(default_factory=dict)
+    order: Order = field(default_factory=Order)
+    named: Counter[tuple[str, int | None, Terms]] = field(default_factory=Counter)
     sites: list[_Site] = field(default_factory=list)
     stack: list[_Site] = field(default_factory=lambda: [_Site("the model")])
     asked: Pass | None = None
@@ -112,28 +124,72 @@ class _Watch:
         if found.role == "softmax":
             site.turn = 1 if site.core else site.turn  # from here on an attention module mixes values
             return
-        macs = found.macs(args, out)
+        macs, layer = found.macs(args, out), self.order.layer_of(site.layer)
         if found.role == "attention" and site.core:
-            site.macs[phase, 0] += macs[0]
-            site.macs[phase, 1] += macs[1]
+            site.macs[phase, layer, 0] += macs[0]
+            site.macs[phase, layer, 1] += macs[1]
             self.scored.add(site)
-        elif found.role == "product" and _is_its_own(site, args):
-            site.macs[phase, site.turn] += macs
+        elif found.role == "convolution" and layer is not None and (site.core or not site.turns):
+            needed = macs * min(self.asked.new, out.shape[-1]) // out.shape[-1]
+            self.named[phase, layer, (Term.conv1d,)] += needed
+            if macs > needed:
+                self.without_term(site, operator, args, macs - needed, "positions beyond the new tokens")
+        elif found.role in PRODUCT and _is_its_own(site, args) and self.attends(site, layer):
+            site.macs[phase, layer, site.turn] += macs
             if site.core:
                 self.scored.add(site)
-            elif site.sizes:
-                site.turn = (site.turn + 1) % len(site.sizes)
+            if site.takes_turns and self.sums(site, layer):
+                site.turn = (site.turn + 1) % len(site.turns)
+        elif found.role == "product" and (terms := self.owner(args)):
+            self.named[phase, layer, terms] += macs
         else:
             self.without_term(site, operator, args, macs)
+
+    def layers_scored(self, term: Term) -> set[int]:
+        """Layers whose attention has made scores of this term in the running pass."""
+        return {site.layer for site in self.scored if site.turns[0] == (term,) and site.layer is not None}
+
+    def attends(self, site: _Site, layer: int | None) -> bool:
+        """False for a module named like attention in a layer that has none: its products are those of a state."""
+        if not site.core or site.turns[0][0] not in PAIRS or layer is None or layer >= len(self.decoder.layers):
+            return True
+        return any(site.turns[0][0] in mixer.pair_cost for mixer in self.decoder.layers[layer].mixers)
+
+    def sums(self, site: _Site, layer: int | None) -> bool:
+        """False for an indexer whose scores are summed as they are: it makes scores in every turn."""
+        if not site.core or layer is None or layer >= len(self.decoder.layers):
+            return True
+        return any(Term.index_sum in mixer.pair_cost for mixer in self.decoder.layers[layer].mixers)
+
+    def owner(self, args: tuple[Any, ...]) -> Terms:
+        """The terms of the parameter among the arguments, whichever module holds it."""
+        bases = (a if a._base is None else a._base for a in args if isinstance(a, torch.Tensor))
+        return next((self.owners[id(base)] for base in bases if id(base) in self.owners), ())
 
     def macs(self) -> Counter[Cell]:
         """The products of all modules by phase, layer and term."""
         cells: Counter[Cell] = Counter()
         for site in self.sites:
-            for (phase, turn), macs in site.macs.items():
-                for term, n in self.split(site.layer, site.turns[turn], macs):
-                    cells[phase, site.layer, term] += n
+            for (phase, layer, turn), made in site.macs.items():
+                needed = self.needed(site, layer, turn, made)
+                cells[phase, layer, Term.surplus] += made - needed
+                for term, n in self.split(layer, site.turns[turn], needed):
+                    cells[phase, layer, term] += n
+        for (phase, layer, terms), macs in self.named.items():
+            for term, n in self.split(layer, terms, macs):
+                cells[phase, layer, term] += n
         return cells
+
+    def needed(self, site: _Site, layer: int | None, turn: int, macs: int) -> int:
+        """Those MACs that are no surplus: all, unless transformers runs every expert, or scores a pair again."""
+        known = self.decoder.layers[layer] if layer is not None and layer < len(self.decoder.layers) else None
+        if known and site.sizes and known.mlp:
+            chosen, run = known.mlp.needed
+            return macs * chosen // run
+        if known and site.core and site.turns[turn] == (Term.qk,) and (again := sum(known.surplus_a_pair)):
+            once = sum(mixer.pair_cost.get(Term.qk, 0) for mixer in known.mixers)
+            return macs * once // (once + again)
+        return macs
 
     def split(self, layer: int | None, terms: Terms, macs: int) -> list[tuple[Term, int]]:
         """MACs of one matrix by term, in proportion to the decoder's; under the first term where inexact."""
@@ -149,9 +205,10 @@ class _Watch:
             return [(terms[0], macs)]
         return [(term, macs * part // whole) for term, part in zip(terms, parts, strict=True)]
 
-    def without_term(self, site: _Site, operator: Any, args: tuple[Any, ...], macs: Any) -> None:
+    def without_term(self, site: _Site, operator: Any, args: tuple[Any, ...], macs: Any, why: str = "") -> None:
         shapes = " x ".join(str(tuple(a.shape)) for a in args if isinstance(a, torch.Tensor))
-        entry = self.seen.setdefault((site.name, operator.name().partition("::")[2] or operator.name()), _Seen())
+        name = operator.name().partition("::")[2] or operator.name()
+        entry = self.seen.setdefault((site.name, f"{name}, {why}:" if why else name), _Seen())
         entry.times += 1
         entry.macs += sum(macs) if isinstance(macs, tuple) else macs
         entry.first, entry.last = entry.first or shapes, shapes
@@ -159,7 +216,7 @@ class _Watch:
     def moved(self, layer: int, keys: tuple[int, int], values: tuple[int, int]) -> None:
         """Elements written and read by one layer: (written, read) of keys and of values, as the cache names them."""
         assert self.asked is not None
-        phase, v = self.asked.phase, "v"
+        phase, v, layer = self.asked.phase, "v", self.order.cached(layer)
         if layer < len(self.decoder.layers):
             mixer = self.decoder.layers[layer].mixer
             v = "k" if mixer is not None and mixer.kv_per_token[1] == 0 else "v"
@@ -185,7 +242,7 @@ def _comparisons(decoder: Decoder, macs: Counter[Cell]) -> Counter[tuple[str, in
     pairs: Counter[tuple[str, int | None]] = Counter()
     for index, layer in enumerate(decoder.layers):
         for mixer in layer.mixers:
-            for term in {Term.qk, Term.cross_qk}.intersection(mixer.pair_cost):
+            for term in {Term.qk, Term.cross_qk, Term.index_qk}.intersection(mixer.pair_cost):
                 for phase in PHASES:
                     pairs[phase, index] += macs[phase, index, term] // mixer.pair_cost[term]
     return pairs
@@ -240,11 +297,14 @@ class _Mode(TorchDispatchMode):  # type: ignore[misc]
 @contextmanager
 def _hooked(model: Any, watch: _Watch) -> Iterator[None]:
     """Hooks that keep `watch.stack`, and count the rows that enter layer 0; removed afterwards."""
-    hooks = []
+    hooks: list[Any] = []
     try:
+        parts = parts_of_a_layer(name for name, _ in model.named_modules())
+        watch.owners = {id(p): terms for name, p in model.named_parameters() if (terms := of_parameter(name))}
+        watch.order, hooks = running_order(model, len(watch.decoder.layers), parts)
         for name, module in model.named_modules():
             if name and _may_multiply(module):
-                watch.sites.append(_site(name, module))
+                watch.sites.append(_site(name, module, parts))
                 enter, leave = _steps_of(watch.sites[-1], watch.stack)
                 hooks += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
         layers = [module for name, module in model.named_modules() if is_first_layer(name)]
@@ -273,14 +333,16 @@ def _may_multiply(module: Any) -> bool:
     return any(p.dim() > 1 for p in held) or bool(next(module.buffers(recurse=False), None) is not None)
 
 
-def _site(name: str, module: Any) -> _Site:
-    where = place(name)
+def _site(name: str, module: Any, parts: int) -> _Site:
+    where = place(name, parts)
     if where.core:
-        return _Site(name, where.layer, tuple((term,) for term in where.core), core=True)
+        indexes = where.core[0] == Term.index_qk  # scores, then their sum, with no softmax in between
+        return _Site(name, where.layer, tuple((term,) for term in where.core), core=True, takes_turns=indexes)
     stacks = [(own, p) for own, p in module.named_parameters(recurse=False) if p.dim() == 3]
-    turns = tuple(place(f"{name}.{own}").terms for own, _ in stacks)
+    turns = tuple(place(f"{name}.{own}", parts).terms for own, _ in stacks)
     if stacks and where.layer is not None and all(turns):
-        return _Site(name, where.layer, turns, sizes=tuple(frozenset(p.shape[1:]) for _, p in stacks))
+        sizes = tuple(frozenset(p.shape[1:]) for _, p in stacks)
+        return _Site(name, where.layer, turns, takes_turns=True, sizes=sizes)
     return _Site(name, where.layer, (where.terms,) if where.terms else ())
 
 
@@ -297,11 +359,18 @@ def _steps_of(site: _Site, stack: list[_Site]) -> tuple[Callable[..., None], Cal
 
 def _rows_of(watch: _Watch) -> Callable[..., None]:
     def enter(_module: Any, args: Any, kwargs: Any) -> None:
-        if watch.asked is not None:
+        if watch.asked is not None and not watch.order.again:
             hidden = next(a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor))
-            watch.states += hidden.shape[:-1].numel()
+            watch.states += _rows(hidden)
 
     return enter
+
+
+def _rows(hidden: Any) -> int:
+    """Token states in what enters a layer: streams of one token, in front of its position or behind it, are one."""
+    if hidden.dim() < 4:
+        return int(hidden.shape[:-1].numel())
+    return int(hidden.shape[1] if hidden.shape[0] == 1 else hidden.shape[1:-1].numel())
 
 
 @contextmanager
@@ -309,37 +378,17 @@ def _observed(step: Step, parts: Callable[[Any], tuple[Any, ...]], watch: _Watch
     """One pass under observation: its products by a dispatch mode, its cache by its `update`."""
     watch.asked = step.asked
     watch.scored.clear()
+    watch.order.restart()
     caches = () if step.cache is None else parts(step.cache)
-    written: list[set[int]] = [_watch_updates(cache, watch) for cache in caches]
+    read = [watch_updates(cache, watch.moved) for cache in caches]
     try:
         with _Mode(watch):
             yield
-        if len(caches) == 2:
-            _read_unwritten(caches[1], written[1], watch)
+        if caches:
+            read_unwritten(caches[-1], read[-1], watch.layers_scored(Term.cross_qk), watch.moved)
+            donors = {i: layer.reads for i, layer in enumerate(watch.decoder.layers) if layer.reads is not None}
+            read_shared(donors, read[0], watch.layers_scored(Term.qk), watch.moved)
     finally:
         watch.asked = None
         for cache in caches:
-            del cache.update
-
-
-def _watch_updates(cache: Any, watch: _Watch) -> set[int]:
-    """Let `cache.update` tell what it was handed and what it gave back; the layers it was called for."""
-    update, layers = cache.update, set()
-
-    def watched(keys: Any, values: Any, layer: int, *args: Any, **kwargs: Any) -> Any:
-        all_keys, all_values = update(keys, values, layer, *args, **kwargs)
-        layers.add(layer)
-        k, v = keys.numel(), values.numel()
-        watch.moved(layer, (k, all_keys.numel() - k), (v, all_values.numel() - v))
-        return all_keys, all_values
-
-    cache.update = watched
-    return layers
-
-
-def _read_unwritten(cross: Any, written: set[int], watch: _Watch) -> None:
-    """K and V of the encoder's output that cross attention scored in this pass without making them anew."""
-    scored = {site.layer for site in watch.scored if site.turns[0] == (Term.cross_qk,)}
-    for index, held in enumerate(cross.layers):
-        if index in scored and index not in written:
-            watch.moved(index, (0, held.keys.numel()), (0, held.values.numel()))
+            unwatch(cache)

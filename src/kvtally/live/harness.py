@@ -13,10 +13,15 @@ import torch
 
 from kvtally.core.errors import InputError
 from kvtally.core.passes import Pass
+from kvtally.live.own_caches import own_cache
 
 SEED = 20240607  # of the token ids, the encoder outputs and the random weights: the same in every run
 
-CACHE_KEYWORDS = ("cache", "past_key_values")  # transformers from 5.24 on, and before
+CACHE_KEYWORDS = ("cache", "past_key_values", "state")  # transformers from 5.24 on, before, and RWKV
+IMAGES = "cross_attention_states"  # given with the first pass only, and kept beside the text's K and V
+ENCODER_KEYWORDS = ("encoder_hidden_states", "encoder_outputs", IMAGES)
+WHOLE_TEXT = frozenset({"cpmant"})  # given all ids in every pass, `prompt_length` learned tokens put before them
+CODEBOOKS = frozenset({"musicgen_decoder", "musicgen_melody_decoder"})  # read a row of ids for each codebook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +32,8 @@ class Convention:
     (1, p.new) and returns its logits; `cache` is None where `p` neither reads nor keeps K and V.
     `ids(n)` gives the n token ids that are fed, always the same. `parts(cache)` gives the caches to
     observe, each with `update(keys, values, layer) -> (keys, values)`, the second of two the one for
-    cross attention. `keeps_logits` says whether `call` makes `p.logits` rows of logits only, or all.
+    cross attention. `keeps_logits` says whether `call` makes `p.logits` rows of logits only, or all,
+    `caches` whether the model takes a cache at all: without one only passes that keep nothing run.
     """
 
     fresh: Callable[[], Any]
@@ -35,6 +41,7 @@ class Convention:
     ids: Callable[[int], Any]
     parts: Callable[[Any], tuple[Any, ...]] = lambda cache: (cache,)
     keeps_logits: bool = True
+    caches: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +75,7 @@ def as_run(model: Any, passes: Iterable[Pass], *, calls: Convention | None = Non
 
     A model whose forward has no `logits_to_keep` makes a row for every new token in every pass.
     """
-    calls = convention(model, source=1) if calls is None else calls
+    calls = convention(model, source=1 if model.config.is_encoder_decoder else None) if calls is None else calls
     if calls.keeps_logits:
         return tuple(passes)
     return tuple(replace(p, logits=p.new) for many in passes for p in ((many,) if many.keep else many.each()))
@@ -138,39 +145,71 @@ def convention(model: Any, *, source: int | None = None) -> Convention:
     """How this transformers model is called: the keyword of its cache, rows of logits, encoder outputs.
 
     Decided once, from the signature of its forward and its config. `source` is the length of the
-    encoder output (random numbers of the right shape; the encoder itself is not run).
+    encoder output (random numbers of the right shape; the encoder itself is not run), for an
+    encoder-decoder and for a decoder alone that has attention to one.
+    On the meta device a pass without a cache gets an empty one: without any transformers looks at the
+    values of the positions, which that device lacks. It changes no product and is thrown away.
     """
     takes = inspect.signature(model.forward).parameters
     keyword = next((name for name in CACHE_KEYWORDS if name in takes), None)
-    if keyword is None:
-        raise InputError(
-            f"{type(model).__name__}.forward takes {', '.join(takes)}, expected a cache: "
-            + " or ".join(f"`{name}`" for name in CACHE_KEYWORDS),
-            hint="say how this model is called with calls=kvtally.live.Convention(...)",
-        )
-    inputs, fixed = "input_ids", {}
-    if model.config.is_encoder_decoder:
-        inputs, fixed = "decoder_input_ids", {"encoder_outputs": _encoder_outputs(model, source)}
+    if keyword is None and "input_ids" not in takes:
+        raise _takes_no_cache(model, takes)
+    inputs = "decoder_input_ids" if model.config.is_encoder_decoder else "input_ids"
+    fixed = _encoder_outputs(model, source, takes)
     keeps_logits = "logits_to_keep" in takes
+    decoder = model.config.get_text_config(decoder=True)
+    two = bool(fixed) and IMAGES not in fixed
+    own = own_cache(model)
+
+    def fresh() -> Any:
+        if keyword is None:
+            raise _takes_no_cache(model, takes)
+        return own() if own else _fresh_cache(decoder, two=two)
 
     def call(cache: Any, ids: Any, p: Pass) -> Any:
-        rows = {"logits_to_keep": p.logits or _no_rows(ids)} if keeps_logits else {}
-        held = {} if cache is None else {keyword: cache}
-        return model(**{inputs: ids}, **fixed, **held, **rows, use_cache=cache is not None).logits
+        given = some(p.past + p.new - decoder.prompt_length) if decoder.model_type in WHOLE_TEXT else ids
+        rows = {"logits_to_keep": _last_rows(ids if p.past else given, p.logits)} if keeps_logits else {}
+        used = fresh() if keyword and cache is None and model.device.type == "meta" else cache
+        held = {} if keyword is None or used is None else {keyword: used}
+        read = _images(fixed[IMAGES], ids.shape[1], p) if IMAGES in fixed else fixed
+        return model(**{inputs: given}, **read, **held, **rows, use_cache=used is not None).logits
 
-    decoder = model.config.get_text_config(decoder=True)
+    some = token_ids(decoder.vocab_size, _special(model.config, decoder), model.device)
+    codebooks = decoder.num_codebooks if decoder.model_type in CODEBOOKS else 1
     return Convention(
-        fresh=lambda: _fresh_cache(model.config),
+        fresh=fresh,
         call=call,
-        ids=token_ids(decoder.vocab_size, _special(model.config, decoder), model.device),
-        parts=_self_and_cross if fixed else lambda cache: (cache,),
+        ids=lambda n: some(n).repeat(codebooks, 1),
+        parts=_self_and_cross if two else lambda cache: (cache,) if hasattr(cache, "update") else (),
         keeps_logits=keeps_logits,
+        caches=keyword is not None,
     )
 
 
-def _no_rows(ids: Any) -> Any:
-    """An index of no rows: as a number, `logits_to_keep=0` means all of them."""
-    return torch.empty(0, dtype=torch.long, device=ids.device)
+def _takes_no_cache(model: Any, takes: Iterable[str]) -> InputError:
+    return InputError(
+        f"{type(model).__name__}.forward takes {', '.join(takes)}, expected a cache: "
+        + " or ".join(f"`{name}`" for name in CACHE_KEYWORDS),
+        hint="say how this model is called with calls=kvtally.live.Convention(...)",
+    )
+
+
+def copies_kept(model: Any) -> int:
+    """How many copies of K and V this model's cache keeps, where a formula counts one.
+
+    1, but for Falcon of the newer architecture: transformers repeats K and V for each query head of a
+    group and caches all of them (128 heads for Falcon-40B; engines keep its 8).
+    """
+    config = model.config
+    if config.model_type != "falcon" or not config.new_decoder_architecture:
+        return 1
+    return int(config.num_attention_heads // config.num_kv_heads)
+
+
+def _last_rows(ids: Any, rows: int) -> Any:
+    """The index of the last `rows` positions. A number would do for some: but 0 means all of them, and 1 lets
+    Gemma 4 leave all other rows out of the layers that share K and V, which is another pass than was asked for."""
+    return torch.arange(ids.shape[-1] - rows, ids.shape[-1], device=ids.device)
 
 
 def _special(*configs: Any) -> set[int]:
@@ -183,34 +222,49 @@ def _special(*configs: Any) -> set[int]:
     return found
 
 
-def _fresh_cache(config: Any) -> Any:
-    """An empty dynamic cache; for an encoder-decoder one for each attention.
+def _fresh_cache(config: Any, *, two: bool) -> Any:
+    """An empty dynamic cache; where there is attention to an encoder one for each attention.
 
-    The layers of an encoder-decoder's caches are made as they are written: some configs give the
-    number of the encoder's layers for them.
+    The layers of those two are made as they are written: some configs give the number of the
+    encoder's layers for them.
     """
     from transformers import DynamicCache, EncoderDecoderCache
 
-    if config.is_encoder_decoder:
-        return EncoderDecoderCache(DynamicCache(), DynamicCache())
-    return DynamicCache(config=config.get_text_config(decoder=True))
+    return EncoderDecoderCache(DynamicCache(), DynamicCache()) if two else DynamicCache(config=config)
 
 
 def _self_and_cross(cache: Any) -> tuple[Any, Any]:
     return cache.self_attention_cache, cache.cross_attention_cache
 
 
-def _encoder_outputs(model: Any, source: int | None) -> Any:
+def _encoder_outputs(model: Any, source: int | None, takes: Iterable[str]) -> dict[str, Any]:
+    """What the model is given of an encoder, by keyword; nothing for a decoder alone without `source`."""
     from transformers.modeling_outputs import BaseModelOutput
 
+    if source is None and not model.config.is_encoder_decoder:
+        return {}
     if source is None:
         raise InputError(
             f"{type(model).__name__} attends to an encoder and `source` is None, expected the encoder's length",
             hint="pass source=, the number of positions of the encoder's output",
         )
-    shape = (1, source, model.config.hidden_size)
+    keyword = next((name for name in ENCODER_KEYWORDS if name in takes), None)
+    if keyword is None:
+        raise InputError(
+            f"`source` is {source} and {type(model).__name__}.forward takes {', '.join(takes)}, expected what an "
+            "encoder gives: " + " or ".join(f"`{name}`" for name in ENCODER_KEYWORDS),
+            hint="leave `source` out",
+        )
+    shape = (1, source, model.config.get_text_config(decoder=True).hidden_size)
     numbers = torch.randn(shape, generator=torch.Generator().manual_seed(SEED))
-    return BaseModelOutput(last_hidden_state=numbers.to(dtype=model.dtype, device=model.device))
+    numbers = numbers.to(dtype=model.dtype, device=model.device)
+    return {keyword: BaseModelOutput(last_hidden_state=numbers) if keyword == "encoder_outputs" else numbers}
+
+
+def _images(given: Any, rows: int, p: Pass) -> dict[str, Any]:
+    """Images in the words of Mllama: with the first pass only, seen by every row (without a mask: a causal one)."""
+    mask = torch.zeros((1, 1, rows, given.shape[1]), dtype=given.dtype, device=given.device)
+    return {"cross_attention_mask": mask} | ({} if p.past else {IMAGES: given})
 
 
 def build(
@@ -230,19 +284,13 @@ def build(
     there in every dtype. `dtype` None takes the config's. Quantized weights are built as plain ones of
     `dtype`. Remote code is never run.
     """
-    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq
-    from transformers.models.auto.modeling_auto import MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING
-
     settings = _config(config) if isinstance(config, Mapping) else copy.deepcopy(config)
-    kind = AutoModelForCausalLM
-    if settings.is_encoder_decoder:
-        speech = type(settings) in MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING
-        kind = AutoModelForSpeechSeq2Seq if speech else AutoModelForSeq2SeqLM
+    make, settings = _maker(settings)
     chosen = {"attn_implementation": attention, "experts_implementation": experts, "dtype": dtype}
     with torch.random.fork_rng(), torch.device(device):
         torch.manual_seed(SEED)
         try:
-            model = kind.from_config(settings, **{name: value for name, value in chosen.items() if value is not None})
+            model = make(settings, **{name: value for name, value in chosen.items() if value is not None})
         except ValueError as error:
             raise InputError(
                 f"transformers does not build this {settings.model_type}: {error}",
@@ -251,6 +299,26 @@ def build(
     if experts is None and device == "meta" and model._can_set_experts_implementation():
         model.set_experts_implementation("batched_mm")
     return model.eval()
+
+
+def _maker(settings: Any) -> tuple[Callable[..., Any], Any]:
+    """What builds the model, and from what: the decoder's config where no class takes all of it (MusicGen)."""
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq
+    from transformers.models.auto import modeling_auto
+
+    if not settings.is_encoder_decoder:
+        return AutoModelForCausalLM.from_config, settings
+    if type(settings) in modeling_auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING:
+        return AutoModelForSpeechSeq2Seq.from_config, settings
+    if type(settings) in modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
+        return AutoModelForSeq2SeqLM.from_config, settings
+    known = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING
+    if type(settings) not in known:
+        raise InputError(
+            f"`model_type` is `{settings.model_type}`, expected one that transformers has a language model for",
+            hint="build the model yourself, and say how it is called with calls=kvtally.live.Convention(...)",
+        )
+    return known[type(settings)]._from_config, settings.get_text_config(decoder=True)
 
 
 def _config(settings: Mapping[str, Any]) -> Any:

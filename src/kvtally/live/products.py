@@ -13,7 +13,7 @@ Args = tuple[Any, ...]
 class Kind(NamedTuple):
     """What an operator is to a count, and how its MACs follow from arguments and result.
 
-    `role` is `"product"` (`macs` gives one number), `"attention"` (`macs` gives two: scores and
+    `role` is `"product"` or `"convolution"` (`macs` gives one number), `"attention"` (`macs` gives two: scores and
     mixing), `"softmax"` (what stands between scores and mixing) or `"unknown"` (looks like a
     product, no formula here: `macs` gives 0).
     """
@@ -72,8 +72,9 @@ PRODUCTS: dict[str, Callable[[Args, Any], int]] = {
     "aten::_grouped_mm": _grouped,
     "aten::_scaled_grouped_mm": _grouped,
     "transformers::grouped_mm_fallback": _grouped,
-    "aten::convolution": _convolution,
 }
+
+CONVOLUTION = "aten::convolution"
 
 ATTENTION = frozenset(
     {
@@ -90,7 +91,7 @@ ATTENTION = frozenset(
 SOFTMAX = frozenset({"aten::_softmax", "aten::_safe_softmax"})
 
 PYTORCH = ("aten", "prim", "prims", "inductor", "profiler")  # namespaces whose products have telling names
-LOOKS_LIKE = re.compile(r"mm|matmul|linear|conv(?!ert)|attention|einsum|dot|bilinear|lstm|gru|rnn|cdist")
+LOOKS_LIKE = re.compile(r"mm|matmul|linear|conv(?!ert)|attention|einsum|dot|bilinear|solve|lstm|gru|rnn|cdist")
 
 
 @cache
@@ -108,6 +109,8 @@ def kind(operator: Any) -> Kind | None:
     name = operator.name().split(".")[0]
     if name in PRODUCTS:
         return Kind("product", PRODUCTS[name])
+    if name == CONVOLUTION:
+        return Kind("convolution", _convolution)
     if name in ATTENTION:
         return Kind("attention", _scores_and_mix)
     if name in SOFTMAX:

@@ -7,7 +7,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kvtally.live.zoo_sizes import ABSENT, EXCEPTIONS, INDEX_LISTS, SHARED_COUNTS, SIZES, VOCAB
+from kvtally.live.zoo_sizes import (
+    ABSENT,
+    COUNTS,
+    EXCEPTIONS,
+    INDEX_LISTS,
+    LEADING,
+    MISSING,
+    ORDINARY,
+    SIZES,
+    TRAILING,
+    VOCAB,
+)
 
 ENOUGH = 2  # layers kept of each kind
 FEWEST = 4  # layers kept at least
@@ -23,17 +34,20 @@ def shrunk(name: str) -> Any:
     """
     from transformers import CONFIG_MAPPING
 
-    kind = CONFIG_MAPPING[name]
-    changes = EXCEPTIONS.get(name, {})
-    full = kind(**{key: value for key, value in changes.items() if key in FIRST})
-    return kind(**{**shrunk_fields(full), **{key: value for key, value in changes.items() if key not in FIRST}})
+    kind, exception = CONFIG_MAPPING[name], EXCEPTIONS.get(name, ORDINARY)
+    return kind(**_merged(shrunk_fields(kind(**exception.full)), exception.small))
 
 
-FIRST = frozenset({"num_hidden_layers"})  # exceptions that the full config needs already
+def _merged(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`fields` with `changes` in place, nested objects merged field by field."""
+    inner = {k: _merged(fields[k], v) for k, v in changes.items() if isinstance(v, Mapping) and k in fields}
+    return {**fields, **changes, **inner}
 
 
 def shrunk_fields(config: Any) -> dict[str, Any]:
     """The keyword arguments for a small config of the same class as `config`."""
+    from transformers import PreTrainedConfig
+
     given = config.to_dict()
     declared = {f.name: f.default for f in dataclasses.fields(config)} if dataclasses.is_dataclass(config) else {}
     spelled = type(config).attribute_map
@@ -42,16 +56,27 @@ def shrunk_fields(config: Any) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in given.items():
         inner = vars(config).get(name)
-        if hasattr(inner, "to_dict"):
+        if isinstance(inner, PreTrainedConfig):
             fields[name] = shrunk_fields(inner)
         elif kept and _per_layer(name, value, depth):
             fields[name] = _of_kept(name, value, kept)
+        elif name in MISSING and declared.get(name, MISSING) is None:
+            fields[name] = MISSING[name]
         elif not _derived(name, value, declared):
             fields[name] = _small(name, value, kept, depth)
     for name in ("num_hidden_layers", spelled.get("num_hidden_layers", "num_hidden_layers")):
         if kept and name in fields:
             fields[name] = len(kept)
+    if "kv_lora_rank" in given:
+        _one_kv_head_a_head(fields)
     return {**fields, **({"is_decoder": True} if "is_decoder" in declared else {})}
+
+
+def _one_kv_head_a_head(fields: dict[str, Any]) -> None:
+    """Latent attention expands K and V for every head: the two numbers are one, in single layers as well."""
+    for part in (fields, *fields.get(PER_LAYER, {}).values()):
+        if {"num_attention_heads", "num_key_value_heads"} <= part.keys():
+            part["num_key_value_heads"] = part["num_attention_heads"]
 
 
 def kept_layers(given: Mapping[str, Any], depth: int) -> list[int]:
@@ -63,8 +88,9 @@ def kept_layers(given: Mapping[str, Any], depth: int) -> list[int]:
     seen: dict[str, int] = {}
     kept: set[int] = set()
     for index in range(depth):
-        said = [value for name, value in sorted(given.items()) if _per_layer(name, value, depth)]
-        kind = repr([_at(value, index) for value in said] + [index >= depth - given.get(n, 0) for n in SHARED_COUNTS])
+        said = [_at(name, value, index) for name, value in sorted(given.items()) if _per_layer(name, value, depth)]
+        said += [_within(name, given.get(name), index, depth) for name in (*LEADING, *TRAILING)]
+        kind = repr(said)
         seen[kind] = seen.get(kind, 0) + 1
         if seen[kind] <= ENOUGH:
             kept.add(index)
@@ -74,22 +100,29 @@ def kept_layers(given: Mapping[str, Any], depth: int) -> list[int]:
     return sorted(kept)
 
 
+def _within(name: str, count: int | None, index: int, depth: int) -> bool:
+    """Whether a layer is among the first or last `count` ones, whichever the field `name` counts."""
+    return index < (count or 0) if name in LEADING else index >= depth - (count or 0)
+
+
 def _per_layer(name: str, value: Any, depth: int) -> bool:
     if name == PER_LAYER or (INDEX_LISTS.fullmatch(name) and isinstance(value, list) and depth):
         return bool(value)
     return isinstance(value, list | tuple) and depth > 1 and len(value) == depth and not name.startswith("eos")
 
 
-def _at(value: Any, index: int) -> Any:
+def _at(name: str, value: Any, index: int) -> Any:
     """What a per-layer field says of one layer: an item, an entry, or whether an index list has it."""
+    if INDEX_LISTS.fullmatch(name):
+        return index in value
     if isinstance(value, Mapping):
         return value.get(index, value.get(str(index), value.get(f"{index:02d}")))
-    return value[index] if not all(isinstance(v, int) for v in value) or len(value) > index else index in value
+    return value[index]
 
 
 def _of_kept(name: str, value: Any, kept: Sequence[int]) -> Any:
     if name == PER_LAYER:
-        return {new: _entry(_at(value, old)) for new, old in enumerate(kept) if _at(value, old) is not None}
+        return {new: _entry(_at(name, value, old)) for new, old in enumerate(kept) if _at(name, value, old) is not None}
     if INDEX_LISTS.fullmatch(name):
         return [new for new, old in enumerate(kept) if old in value]
     return [_small(name, value[old], kept, 0) for old in kept]
@@ -108,8 +141,8 @@ def _derived(name: str, value: Any, declared: Mapping[str, Any]) -> bool:
 
 def _small(name: str, value: Any, kept: Sequence[int], depth: int) -> Any:
     """The small value of one field; what no rule names stays as it is."""
-    if name in SHARED_COUNTS and kept:
-        return sum(index >= depth - value for index in kept)
+    if name in (*LEADING, *TRAILING) and kept:
+        return value and sum(_within(name, value, index, depth) for index in kept)
     if isinstance(value, bool) or not isinstance(value, int | float | list):
         return value
     token = re.fullmatch(r"(\w+)_token_(?:ids?|index)", name)
@@ -118,7 +151,9 @@ def _small(name: str, value: Any, kept: Sequence[int], depth: int) -> Any:
     if isinstance(value, list):
         return value
     size = next((small for pattern, small in SIZES if pattern.fullmatch(name)), None)
-    return value if size is None or not value else size
+    if size is None or isinstance(value, float):
+        return value
+    return min(value, size) if value <= COUNTS else size
 
 
 TOKENS = ("pad", "eos", "bos", "decoder_start", "sep", "cls", "mask", "unk")

@@ -1,18 +1,20 @@
-"""Decoders of attention and a dense MLP, and the parts that other families share with them."""
+"""Decoders of attention that sees everything and a dense MLP, and the parts that other families share with them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from kvtally.core.decoder import Decoder, Layer
 from kvtally.core.errors import InputError
-from kvtally.core.mixer import Attention
+from kvtally.core.mixer import Attention, Mixer
 from kvtally.core.mlp import Experts, Mlp
 from kvtally.pure.config_fields import CLASS_DEFAULT, HINT, MOST_LAYERS, Fields
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 Part = TypeVar("Part", Mlp, Experts)
+Matrices = tuple[tuple[int, int], ...]  # inputs and outputs of each
 
 
 def llama(f: Fields) -> Decoder:
@@ -20,77 +22,29 @@ def llama(f: Fields) -> Decoder:
     return stack(f, full(f), mlps(f))
 
 
-def mistral(f: Fields) -> Decoder:
-    """Mistral: every layer slides, or none where `sliding_window` is null."""
-    return stack(f, sliding_everywhere(f), mlps(f))
+def plain(f: Fields) -> Decoder:
+    """Apertus, Arcee, Nemotron and others: as Llama, MLP without a gate."""
+    return stack(f, full(f), mlps(f, gated=False))
 
 
-def qwen(f: Fields) -> Decoder:
-    """Qwen2 and Qwen3: layers from `max_window_layers` on slide, if `use_sliding_window` says so."""
-    return stack(f, sliding_late(f), mlps(f))
+def apertus(f: Fields) -> Decoder:
+    """Apertus 1.5: an output head of `output_vocab_size` where the embedding also has tokens never put out."""
+    said = f.optional("output_vocab_size")
+    return replace(plain(f), vocab_size=f.integer("vocab_size") if said is None else said)
 
 
-def gemma2(f: Fields) -> Decoder:
-    """Gemma 2: every second layer sees everything, the others slide."""
-    _refuse_two_ways(f)
-    return stack(f, alternating(f, every=2), mlps(f))
+def whole(f: Fields) -> Decoder:
+    """StableLM and Helium: as Llama, heads always hidden_size / heads wide."""
+    whole_head_dim(f)
+    return llama(f)
 
 
-def gemma3_text(f: Fields) -> Decoder:
-    """Gemma 3: every sixth layer sees everything, the others slide, unless a pattern says otherwise."""
-    _refuse_two_ways(f)
-    every = f.integer("sliding_window_pattern") if f.has("sliding_window_pattern") else 6
-    return stack(f, alternating(f, every=every), mlps(f))
-
-
-def gemma3(f: Fields) -> Decoder:
-    """Gemma 3 with a vision tower: its `text_config`."""
-    return gemma3_text(f.nested("text_config", "gemma3_text"))
-
-
-def gpt2(f: Fields) -> Decoder:
-    """GPT-2: MHA, MLP of four times the hidden size where `n_inner` is null."""
-    width = f.optional("n_inner") or f.derive("n_inner", 4 * f.integer("hidden_size"), "4 * hidden_size")
-    return stack(f, full(f), repeat(f, Mlp(width=width, gated=False)), mixer=mha(f))
-
-
-def gpt_neox(f: Fields) -> Decoder:
-    """GPT-NeoX and Pythia: MHA, MLP without a gate."""
-    return stack(f, full(f), mlps(f, gated=False), mixer=mha(f))
-
-
-def falcon(f: Fields) -> Decoder:
-    """Falcon: `num_kv_heads` in the new architecture, one KV head with `multi_query`, else MHA."""
-    heads = f.integer("num_attention_heads")
-    given = f.optional("num_kv_heads")
-    if f.flag("new_decoder_architecture"):
-        f.set_aside("multi_query", note="new_decoder_architecture is true")
-        return _falcon(f, heads if given is None else given)
-    shared = f.flag("multi_query")
-    kv = 1 if shared else heads
-    if given not in (None, kv, heads):
-        raise InputError(f"{f.said('multi_query')} and {f.said('num_kv_heads')}, expected {kv} KV heads, or null")
-    return _falcon(f, f.derive("num_kv_heads", kv, "multi_query"))
-
-
-def refined_web(f: Fields) -> Decoder:
-    """Falcon 40B under its first name: always grouped, `n_head_kv` groups."""
-    return _falcon(f, f.integer("num_kv_heads"))
-
-
-def refined_web_model(f: Fields) -> Decoder:
-    """Falcon 7B under its first name: one KV head with `multi_query`, else MHA."""
-    heads = f.integer("num_attention_heads")
-    return _falcon(f, 1 if f.flag("multi_query") else heads)
-
-
-def _falcon(f: Fields, kv: int) -> Decoder:
-    heads, hidden = f.integer("num_attention_heads"), f.integer("hidden_size")
-    if heads % kv:
-        _refuse_groups(f, "num_kv_heads")
-    width = f.optional("ffn_hidden_size") or f.derive("ffn_hidden_size", 4 * hidden, "4 * hidden_size")
-    mixer = Attention(num_heads=heads, num_kv_heads=kv, head_dim=whole_head_dim(f))
-    return stack(f, full(f), repeat(f, Mlp(width=width, gated=False)), mixer=mixer)
+def diffllama(f: Fields) -> Decoder:
+    """DiffLlama: two softmaxes are subtracted, each mixing values twice as wide; K and V as in Llama."""
+    mixer = attention(f)
+    if mixer.num_kv_heads % 2:
+        raise InputError(f"{f.said('num_key_value_heads')}, expected an even number: values are read in pairs")
+    return stack(f, full(f), mlps(f), mixer=replace(mixer, differential=True))
 
 
 # Parts
@@ -102,17 +56,22 @@ def stack(
     mlps: Sequence[Mlp | Experts],
     *,
     mixer: Attention | None = None,
+    beside: tuple[Mixer, ...] = (),
 ) -> Decoder:
-    """The decoder whose layers have these windows and these MLPs, attention of one size everywhere."""
-    sized = {w: mixer or attention(f, window=w) for w in dict.fromkeys(windows)}
-    layers = tuple(Layer(mixer=sized[w], mlp=mlp) for w, mlp in zip(windows, mlps, strict=True))
-    return decoder(f, layers)
+    """The decoder whose layers have these windows and these MLPs, attention of one size everywhere.
+
+    `mixer` is that attention where it is not the usual one; `beside` runs beside it in every layer.
+    """
+    sized = {w: replace(mixer or attention(f), window=w) for w in dict.fromkeys(windows)}
+    return decoder(
+        f, tuple(Layer(mixer=sized[w], mlp=mlp, beside=beside) for w, mlp in zip(windows, mlps, strict=True))
+    )
 
 
-def decoder(f: Fields, layers: tuple[Layer, ...]) -> Decoder:
+def decoder(f: Fields, layers: tuple[Layer, ...], *, outside: Matrices = (), head: Matrices = ()) -> Decoder:
     """The decoder of these layers, with its sizes outside them."""
     hidden, vocab = f.integer("hidden_size"), f.integer("vocab_size")
-    return Decoder(hidden_size=hidden, vocab_size=vocab, layers=layers, name=f.model_type)
+    return Decoder(hidden_size=hidden, vocab_size=vocab, layers=layers, outside=outside, head=head, name=f.model_type)
 
 
 def depth(f: Fields) -> int:
@@ -127,8 +86,8 @@ def attention(f: Fields, *, window: int | None = None) -> Attention:
     if kv is None:
         kv = f.derive("num_key_value_heads", heads, "num_attention_heads")
     if heads % kv:
-        _refuse_groups(f, "num_key_value_heads")
-    width = f.optional("head_dim") or whole_head_dim(f)
+        refuse_groups(f, "num_key_value_heads")
+    width = (f.optional("head_dim") if f.knows("head_dim") else None) or whole_head_dim(f)
     return Attention(num_heads=heads, num_kv_heads=kv, head_dim=width, window=window)
 
 
@@ -164,21 +123,21 @@ def repeat(f: Fields, part: Part) -> tuple[Part, ...]:
 
 def full(f: Fields) -> tuple[None, ...]:
     """No layer slides."""
-    _expect_kind(f, FULL, f"`{f.model_type}` attends to everything in every layer")
+    expect_kind(f, FULL, f"`{f.model_type}` attends to everything in every layer")
     return (None,) * depth(f)
 
 
 def sliding_everywhere(f: Fields) -> tuple[int | None, ...]:
     """Every layer slides by `sliding_window`; none where that is null."""
     window = f.optional("sliding_window")
-    _expect_kind(f, FULL if window is None else SLIDING, f"{f.said('sliding_window')}, for every layer")
+    expect_kind(f, FULL if window is None else SLIDING, f"{f.said('sliding_window')}, for every layer")
     return (window,) * depth(f)
 
 
 def sliding_late(f: Fields) -> tuple[int | None, ...]:
     """Layers from `max_window_layers` on slide, or those `layer_types` names, once `use_sliding_window` is true."""
     if not f.flag("use_sliding_window"):
-        _expect_kind(f, FULL, f"{f.said('use_sliding_window')}")
+        expect_kind(f, FULL, f"{f.said('use_sliding_window')}")
         f.set_aside("sliding_window", "max_window_layers", note="use_sliding_window is false")
         return (None,) * depth(f)
     kinds, window = layer_types(f), f.optional("sliding_window")
@@ -220,32 +179,31 @@ def windows_of(f: Fields, kinds: tuple[str, ...], window: int | None) -> tuple[i
     return tuple(window if kind == SLIDING else None for kind in kinds)
 
 
-def _expect_kind(f: Fields, kind: str, because: str) -> None:
+def expect_kind(f: Fields, kind: str, because: str) -> None:
     for index, found in enumerate(layer_types(f) or ()):
         if found != kind:
             raise InputError(f"`layer_types[{index}]` is `{found}`, expected `{kind}`: {because}", hint=HINT)
 
 
-def _refuse_two_ways(f: Fields) -> None:
+def refuse_two_ways(f: Fields) -> None:
     f.agrees("use_bidirectional_attention", False, "tokens that see later ones have no cache")
 
 
-def _refuse_groups(f: Fields, kv: str) -> None:
+def refuse_groups(f: Fields, kv: str) -> None:
     both = f"{f.said('num_attention_heads')} and {f.said(kv)}"
     raise InputError(f"{both}, expected a whole number of query heads for each KV head")
 
 
+LIKE_LLAMA = (
+    "llama", "bitnet", "cohere", "ernie4_5", "exaone", "gemma", "glm", "glm4", "granite",
+    "hunyuan_v1_dense", "hyperclovax", "internlm3", "iquestcoder", "olmo", "olmo2", "seed_oss",
+)  # fmt: skip
+WITHOUT_A_GATE = ("apertus", "arcee", "jais2", "nanochat", "nemotron", "phi")
+
 FAMILIES: dict[str, Callable[[Fields], Decoder]] = {
-    "llama": llama,
-    "mistral": mistral,
-    "qwen2": qwen,
-    "qwen3": qwen,
-    "gemma2": gemma2,
-    "gemma3": gemma3,
-    "gemma3_text": gemma3_text,
-    "gpt2": gpt2,
-    "gpt_neox": gpt_neox,
-    "falcon": falcon,
-    "RefinedWeb": refined_web,
-    "RefinedWebModel": refined_web_model,
+    **dict.fromkeys(LIKE_LLAMA, llama),
+    **dict.fromkeys(WITHOUT_A_GATE, plain),
+    "apertus1p5_text": apertus,
+    **dict.fromkeys(("stablelm", "helium"), whole),
+    "diffllama": diffllama,
 }

@@ -1,94 +1,163 @@
-"""Decoders whose layers choose among experts, and latent attention."""
+"""Decoders whose layers choose among experts, and how their configs say which layers and how wide."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from kvtally.core.decoder import Decoder, Layer
+from kvtally.core.decoder import Decoder
 from kvtally.core.errors import InputError
-from kvtally.core.latent_mixer import LatentAttention
+from kvtally.core.mixer import Attention
 from kvtally.core.mlp import Experts, Mlp
-from kvtally.pure.config_dense import alternating, decoder, depth, full, repeat, sliding_everywhere, stack
-from kvtally.pure.config_fields import Fields
+from kvtally.core.recurrent_mixer import Recurrent
+from kvtally.core.tally import Term
+from kvtally.pure.config_dense import alternating, attention, depth, full, repeat, sliding_everywhere, stack
+from kvtally.pure.config_fields import CLASS_DEFAULT, Fields
+from kvtally.pure.config_recurrent import further
+
+Layout = Callable[[Fields], tuple[Mlp | Experts, ...]]  # the MLP of each layer
+Windows = Callable[[Fields], tuple[int | None, ...]]
+
+DRAFT = "draft layers, not counted"
+LIMITS = "limits which experts are chosen, not how many"
+MOE = "moe_intermediate_size"
 
 
-def mixtral(f: Fields) -> Decoder:
-    """Mixtral: experts of `intermediate_size` in every layer; windows as in Mistral."""
-    return stack(f, sliding_everywhere(f), repeat(f, experts(f, "intermediate_size")))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spelled:
+    """Which fields of a config say how wide experts are, how many there are, and how many are chosen.
+
+    What is always on is as wide as the field `shared` says, or as the field `count` says how many
+    experts are shared; `gate` is a gate of one unit on it.
+    """
+
+    width: str = MOE
+    number: str = "num_experts"
+    chosen: str = "num_experts_per_tok"
+    shared: str = ""
+    count: str = ""
+    gate: int = 0
 
 
-def gpt_oss(f: Fields) -> Decoder:
-    """gpt-oss: experts of `intermediate_size`; every second layer sees everything, the others slide."""
-    return stack(f, alternating(f, every=2), repeat(f, experts(f, "intermediate_size")))
+USUAL = Spelled()
+LOCAL = Spelled(width="intermediate_size", number="num_local_experts")
+FEW = replace(LOCAL, shared="shared_intermediate_size")
+ROUTED = Spelled(number="n_routed_experts", count="n_shared_experts")
+SHARED = Spelled(count="num_shared_experts")
+WIDE_SHARED = Spelled(shared="shared_expert_intermediate_size")
 
 
-def qwen3_moe(f: Fields) -> Decoder:
-    """Qwen3 MoE: experts in every `decoder_sparse_step`-th layer that is not in `mlp_only_layers`."""
-    layers = depth(f)
-    step = f.integer("decoder_sparse_step")
-    dense_only = f.integers("mlp_only_layers", least=0, most=layers - 1) or ()
-    sparse = [(index + 1) % step == 0 and index not in dense_only for index in range(layers)]
-    if f.integer("num_experts", least=0) == 0:
-        sparse = [False] * layers
-    dense = None if all(sparse) else Mlp(width=f.integer("intermediate_size"))
-    chosen = experts(f, "moe_intermediate_size") if any(sparse) else None
-    note = "no layer has this MLP"
-    f.set_aside(*(["intermediate_size"] if dense is None else []), note=note)
-    f.set_aside(*(["moe_intermediate_size", "num_experts_per_tok"] if chosen is None else []), note=note)
-    return stack(f, _qwen3_moe_windows(f), tuple(m for s in sparse if (m := chosen if s else dense)))
-
-
-def deepseek_v3(f: Fields) -> Decoder:
-    """DeepSeek-V3: latent attention; experts after the first `first_k_dense_replace` layers."""
-    layers = depth(f)
-    dense_first = f.integer("first_k_dense_replace", least=0)
-    if dense_first > layers:
-        both = f"{f.said('first_k_dense_replace')} and {f.said('num_hidden_layers')}"
-        raise InputError(f"{both}, expected at most as many dense layers as layers")
-    step = f.integer("moe_layer_freq", default=1)
-    full(f)
-    sparse = [index >= dense_first and index % step == 0 for index in range(layers)]
-    mixer = latent_attention(f)
-    dense = Layer(mixer=mixer, mlp=Mlp(width=f.integer("intermediate_size")))
-    width = f.integer("moe_intermediate_size")
-    chosen = Layer(mixer=mixer, mlp=experts(f, "moe_intermediate_size", shared=width * _shared_experts(f)))
-    f.set_aside("n_group", "topk_group", note="limits which experts are chosen, not how many")
-    f.set_aside("num_nextn_predict_layers", note="draft layers, not counted")
-    return decoder(f, tuple(chosen if s else dense for s in sparse))
-
-
-def latent_attention(f: Fields) -> LatentAttention:
-    """Latent attention; `head_dim` and `num_key_value_heads` of such configs are not the cache's."""
-    heads = f.integer("num_attention_heads")
-    rope = f.integer("qk_rope_head_dim", least=0)
-    nope = f.integer("qk_nope_head_dim")
-    f.agrees("num_key_value_heads", heads, "all heads share the latent, and each expands its own K and V")
-    f.agrees("head_dim", rope, "the head_dim of latent attention is qk_rope_head_dim")
-    f.agrees("qk_head_dim", nope + rope, "qk_nope_head_dim + qk_rope_head_dim")
-    return LatentAttention(
-        num_heads=heads,
-        kv_lora_rank=f.integer("kv_lora_rank"),
-        qk_rope_head_dim=rope,
-        qk_nope_head_dim=nope,
-        v_head_dim=f.integer("v_head_dim"),
-        q_lora_rank=f.optional("q_lora_rank"),
-    )
-
-
-def experts(f: Fields, width: str, *, shared: int = 0) -> Experts:
-    """Experts as wide as the field `width` says, and `shared` width that is always on."""
-    number, chosen = f.integer("num_experts"), f.integer("num_experts_per_tok")
-    if chosen > number:
-        both = f"{f.said('num_experts_per_tok')} and {f.said('num_experts')}"
+def experts(f: Fields, own: Spelled = USUAL) -> Experts:
+    """Experts of the sizes that these fields say."""
+    many, picked, wide = f.integer(own.number), f.integer(own.chosen), f.integer(own.width)
+    if picked > many:
+        both = f"{f.said(own.chosen)} and {f.said(own.number)}"
         raise InputError(f"{both}, expected at most as many experts a token as there are")
-    return Experts(num_experts=number, per_token=chosen, width=f.integer(width), shared=shared)
+    always = (f.optional(own.shared, least=0) or 0) if own.shared and f.knows(own.shared) else 0
+    if own.count:
+        always = wide * (f.optional(own.count, least=0) or 0)
+    f.set_aside("n_group", "topk_group", note=LIMITS)
+    f.set_aside("num_mtp_layers", "num_nextn_predict_layers", "num_mtp_modules", "use_mtp", note=DRAFT)
+    f.set_aside("mtp_transformer_layers", "mtp_layer_types", "mtp_mlp_layer_types", note=DRAFT)
+    f.set_aside("moe_routed_scaling_factor", "enable_moe_fp32_combine", note="how experts are weighted")
+    return Experts(num_experts=many, per_token=picked, width=wide, shared=always, shared_gate=own.gate if always else 0)
 
 
-def _shared_experts(f: Fields) -> int:
-    return f.optional("n_shared_experts", least=0) or 0
+# Layouts: which layers choose among experts
 
 
-def _qwen3_moe_windows(f: Fields) -> tuple[int | None, ...]:
+def everywhere(own: Spelled = USUAL) -> Layout:
+    """Experts in every layer."""
+    return lambda f: repeat(f, experts(f, own))
+
+
+def after(first: str, default: int | None = None, own: Spelled = USUAL) -> Layout:
+    """Experts after as many dense layers as the field `first` says, unless `mlp_layer_types` lists them."""
+
+    def layout(f: Fields) -> tuple[Mlp | Experts, ...]:
+        listed = _listed(f)
+        if listed is not None:
+            f.set_aside(first, note="mlp_layer_types says which layers are dense")
+            return mixed(f, listed, own)
+        dense = f.integer(first, least=0, default=default)
+        if dense > depth(f):
+            both = f"{f.said(first)} and {f.said('num_hidden_layers')}"
+            raise InputError(f"{both}, expected at most as many dense layers as layers")
+        return mixed(f, [index >= dense for index in range(depth(f))], own)
+
+    return layout
+
+
+def behind(dense: int, own: Spelled = USUAL) -> Layout:
+    """Experts behind `dense` dense layers, a number that its class fixes, unless `mlp_layer_types` lists them."""
+
+    def layout(f: Fields) -> tuple[Mlp | Experts, ...]:
+        sparse = _listed(f)
+        if sparse is None:
+            f.derive("mlp_layer_types", f"dense {dense} times, then sparse", CLASS_DEFAULT)
+            sparse = [index >= dense for index in range(depth(f))]
+        return mixed(f, sparse, own)
+
+    return layout
+
+
+def stepped(own: Spelled = USUAL, *, dense: tuple[int, ...] = ()) -> Layout:
+    """Experts in every `decoder_sparse_step`-th layer that is not in `mlp_only_layers`, by default `dense`."""
+
+    def layout(f: Fields) -> tuple[Mlp | Experts, ...]:
+        layers, step = depth(f), f.integer("decoder_sparse_step")
+        listed = f.integers("mlp_only_layers", least=0, most=layers - 1)
+        plain = dense if listed is None else listed
+        sparse = [(index + 1) % step == 0 and index not in plain for index in range(layers)]
+        if f.integer("num_experts", least=0) == 0:
+            sparse = [False] * layers
+        return mixed(f, sparse, own)
+
+    return layout
+
+
+def mixed(f: Fields, sparse: Sequence[bool], own: Spelled = USUAL) -> tuple[Mlp | Experts, ...]:
+    """Experts where `sparse`, else a dense MLP of `intermediate_size`; what no layer has is not read."""
+    plain = None if all(sparse) else Mlp(width=f.integer("intermediate_size"))
+    chosen = experts(f, own) if any(sparse) else None
+    note = "no layer has this MLP"
+    f.set_aside(*(["intermediate_size"] if plain is None else []), note=note)
+    if chosen is None:
+        said = (own.width, own.number, own.chosen, own.shared, own.count)
+        f.set_aside(*(name for name in said if name), note=note)
+    return tuple(mlp for s in sparse if (mlp := chosen if s else plain))
+
+
+def _listed(f: Fields) -> list[bool] | None:
+    """Whether each layer chooses among experts, as `mlp_layer_types` lists it, or None."""
+    kinds = f.words("mlp_layer_types", ("dense", "sparse")) if f.knows("mlp_layer_types") else None
+    if kinds is not None and len(kinds) != depth(f):
+        said = f"`mlp_layer_types` has {len(kinds):,} entries and {f.said('num_hidden_layers')}"
+        raise InputError(f"{said}, expected one for each layer")
+    return None if kinds is None else [kind == "sparse" for kind in kinds]
+
+
+# Decoders
+
+
+def mixture(layout: Layout, windows: Windows = full, *, gate: bool = False) -> Callable[[Fields], Decoder]:
+    """A reader of decoders with this layout and these windows; `gate`: a matrix gates what attention gives."""
+
+    def rule(f: Fields) -> Decoder:
+        mixer = attention(f)
+        beside = further((None, mixer.num_heads * mixer.head_dim)) if gate else ()
+        return stack(f, windows(f), layout(f), mixer=mixer, beside=beside)
+
+    return rule
+
+
+def gpt_oss(f: Fields) -> tuple[int | None, ...]:
+    """gpt-oss: every second layer sees everything, the others slide."""
+    return alternating(f, every=2)
+
+
+def never(f: Fields) -> tuple[int | None, ...]:
+    """No layer slides, once `use_sliding_window` is false; true is refused: releases of transformers differ."""
     if f.flag("use_sliding_window"):
         if f.has("max_window_layers"):
             raise InputError(
@@ -101,9 +170,88 @@ def _qwen3_moe_windows(f: Fields) -> tuple[int | None, ...]:
     return full(f)
 
 
+def softmax(f: Fields) -> tuple[int | None, ...]:
+    """MiniMax-M2: attention in every layer; `attn_type_list`, where it is left over from MiniMax-01, must say so."""
+    f.agrees("attn_type_list", [1] * depth(f), "1 is attention, and its class has nothing else")
+    return full(f)
+
+
+def phimoe(f: Fields) -> tuple[Mlp | Experts, ...]:
+    """Phi-3.5-MoE: two experts a token, whatever else a config may say: the router picks one after the other."""
+    f.agrees("num_experts_per_tok", 2, "its router always chooses two")
+    return repeat(f, experts(f, LOCAL))
+
+
+def ernie(f: Fields) -> tuple[Mlp | Experts, ...]:
+    """ERNIE 4.5: experts in every `moe_layer_interval`-th layer from a first to a last one."""
+    layers, step = depth(f), f.integer("moe_layer_interval")
+    first, last = f.integer("moe_layer_start_index", least=0), f.integer("moe_layer_end_index", least=-1)
+    last = layers - 1 if last == -1 else last
+    sparse = [(index + 1) % step == 0 and first <= index <= last for index in range(layers)]
+    f.set_aside("moe_norm_min", note="a floor of the shares, not a size")
+    return mixed(f, sparse, Spelled(number="moe_num_experts", chosen="moe_k", count="moe_num_shared_experts"))
+
+
+def hunyuan(f: Fields) -> tuple[Mlp | Experts, ...]:
+    """Hunyuan: experts and a shared MLP of one width; `moe_topk` may be a list, which every layer reads."""
+    layers, many, width = depth(f), f.integer("num_experts"), f.integer("intermediate_size")
+    chosen = f.each("moe_topk", layers)
+    if max(chosen) > many:
+        raise InputError(f"{f.said('moe_topk')} and {f.said('num_experts')}, expected at most as many as there are")
+    return tuple(Experts(num_experts=many, per_token=own, width=width, shared=width) for own in chosen)
+
+
+def dbrx(f: Fields) -> Decoder:
+    """DBRX: sizes of attention and experts in objects of their own."""
+    own, ffn = f.part("attn_config"), f.part("ffn_config")
+    heads, hidden = f.integer("num_attention_heads"), f.integer("hidden_size")
+    kv = own.integer("kv_n_heads", default=1)
+    if hidden % heads or heads % kv:
+        both = f"{f.said('hidden_size')}, {f.said('num_attention_heads')} and {own.said('kv_n_heads')}"
+        raise InputError(f"{both}, expected whole numbers for each head and KV head")
+    mixer = Attention(num_heads=heads, num_kv_heads=kv, head_dim=hidden // heads)
+    f.agrees("num_key_value_heads", kv, "attn_config.kv_n_heads")
+    chosen = Experts(
+        num_experts=ffn.integer("moe_num_experts", default=4),
+        per_token=ffn.integer("moe_top_k", default=1),
+        width=ffn.integer("ffn_hidden_size", default=3584),
+    )
+    own.set_aside("clip_qkv", note="clips values, no size")
+    ffn.agrees("hidden_size", hidden, "d_model")
+    ffn.set_aside("moe_loss_weight", "moe_jitter_eps", "moe_normalize_expert_weights", "ffn_act_fn", note="no size")
+    ffn.set_aside("hidden_size", note="d_model")
+    return stack(f, full(f), repeat(f, chosen), mixer=mixer)
+
+
+def jetmoe(f: Fields) -> Decoder:
+    """JetMoE: each of the chosen experts of the attention has query and output projections for every KV head."""
+    kv, chosen = f.integer("num_key_value_heads"), f.integer("num_experts_per_tok")
+    mixer = Attention(num_heads=kv * chosen, num_kv_heads=kv, head_dim=f.integer("head_dim"))
+    f.agrees("num_attention_heads", kv * chosen, "num_key_value_heads * num_experts_per_tok")
+    mlp = experts(f, LOCAL)
+    router = Recurrent(matrices=((Term.router, None, mlp.num_experts),))
+    return stack(f, full(f), repeat(f, mlp), mixer=mixer, beside=(router,))
+
+
+AS_WIDE_AS_AN_MLP = Spelled(width="intermediate_size")
+ARIA = Spelled(width="intermediate_size", number="moe_num_experts", chosen="moe_topk", count="moe_num_shared_experts")
+
 FAMILIES: dict[str, Callable[[Fields], Decoder]] = {
-    "mixtral": mixtral,
-    "qwen3_moe": qwen3_moe,
-    "gpt_oss": gpt_oss,
-    "deepseek_v3": deepseek_v3,
+    "mixtral": mixture(everywhere(AS_WIDE_AS_AN_MLP), sliding_everywhere),
+    "gpt_oss": mixture(everywhere(AS_WIDE_AS_AN_MLP), gpt_oss),
+    "qwen3_moe": mixture(stepped(), never),
+    "qwen3_vl_moe_text": mixture(stepped()),
+    **dict.fromkeys(("olmoe", "flex_olmo"), mixture(everywhere(AS_WIDE_AS_AN_MLP))),
+    "granitemoe": mixture(everywhere(LOCAL)),
+    "granitemoeshared": mixture(everywhere(FEW)),
+    "phimoe": mixture(phimoe, sliding_everywhere),
+    "minimax_m2": mixture(everywhere(FEW), softmax),
+    "aria_text": mixture(everywhere(ARIA)),
+    "hunyuan_v1_moe": mixture(hunyuan),
+    "ernie4_5_moe": mixture(ernie),
+    "solar_open": mixture(everywhere(ROUTED)),
+    **dict.fromkeys(("glm4_moe", "sarvam_moe"), mixture(after("first_k_dense_replace", 1, ROUTED))),
+    "hy_v3": mixture(behind(1, SHARED)),
+    "dbrx": dbrx,
+    "jetmoe": jetmoe,
 }

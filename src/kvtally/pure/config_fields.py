@@ -22,11 +22,12 @@ MOST_LAYERS = 10_000
 BEARS = re.compile(
     "window|kv|head|layer_type|layers|n_layer|per_layer|block|pattern|interval|period|hybrid|lora_rank|latent|shar"
     "|chunk|state|conv|ssm|mamba|recurr|linear_|index|compress|sparse|cross|multi_query|group|expert|moe|mtp"
-    "|intermediate|ffn|hidden_size|n_embd|n_inner|d_model|d_ff|d_kv|attn_type|attention_type"
+    "|intermediate|dense|expansion|ffn|hidden_size|n_embd|n_inner|d_model|d_ff|d_kv|attn_type|attention_type"
 )
 # Those of them that change neither, in any family.
 HARMLESS = re.compile(
-    "_.*|.*_token_(id|ids|index)|chunk_size_feed_forward|output_hidden_states|tie_last_hidden_states|pruned_heads"
+    "_.*|.*_bias|.*_token_(id|ids|index)|chunk_size_feed_forward|output_hidden_states|tie_last_hidden_states|pruned_heads"
+    "|num_beam_groups|ignore_index"
 )
 
 
@@ -94,6 +95,45 @@ class Fields:
         value = self._take(name)
         return None if value is None else self._whole(name, value, least, LARGEST)
 
+    def integer_or(self, word: str, name: str) -> int | None:
+        """An integer, or None where the config says null or `word`, by which the class works it out itself."""
+        value = self._take(name)
+        return None if value is None or value == word else self._whole(name, value, 1, LARGEST)
+
+    def number(self, name: str, *, default: int | None = None) -> float:
+        """A number above 0, whole or not."""
+        value = self._take(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
+            raise InputError(f"{self.said(name)}, expected a number above 0")
+        return value
+
+    def numbers(self, name: str) -> list[float]:
+        """One number above 0 or a list of them, as a list."""
+        value = self._take(name)
+        found = value if isinstance(value, list | tuple) else [value]
+        for item in found:
+            if isinstance(item, bool) or not isinstance(item, int | float) or not 0 < item <= LARGEST:
+                raise InputError(f"{self.said(name)}, expected numbers above 0")
+        return list(found)
+
+    def each(self, name: str, count: int, *, least: int = 1) -> tuple[int, ...]:
+        """An integer for each of `count` layers: one for all of them, or a list of as many."""
+        value = self._take(name)
+        if not isinstance(value, list | tuple):
+            return (self._whole(name, value, least, LARGEST),) * count
+        if len(value) != count:
+            said = f"`{self._spelled(name)}` has {len(value):,} entries"
+            raise InputError(f"{said}, expected one for each of {count:,} layers")
+        return tuple(_integer(f"{self._spelled(name)}[{i}]", item, least, LARGEST) for i, item in enumerate(value))
+
+    def either(self, name: str, known: Sequence[str | bool | None]) -> str | bool | None:
+        """The field's value, which must be one of `known`."""
+        value = self._take(name)
+        for one in known:
+            if type(one) is type(value) and one == value:
+                return one
+        raise InputError(f"{self.said(name)}; known: " + ", ".join(shown(one) for one in known), hint=HINT)
+
     def flag(self, name: str) -> bool:
         """True or False."""
         value = self._take(name)
@@ -110,7 +150,7 @@ class Fields:
 
     def words(self, name: str, known: Iterable[str]) -> tuple[str, ...] | None:
         """A list of words that are all among `known`, or None where the config has none or null."""
-        items = self._list(name)
+        items = self.items(name)
         for index, item in enumerate(items or ()):
             if item not in (known := tuple(known)):
                 one = f"`{item:.60}`" if isinstance(item, str) else shown(item)
@@ -118,9 +158,20 @@ class Fields:
                 raise InputError(f"`{self._spelled(name)}[{index}]` is {one}; known: {listed}", hint=HINT)
         return None if items is None else tuple(str(item) for item in items)
 
+    def pattern(self, name: str, letters: Mapping[str, str]) -> tuple[str, ...] | None:
+        """One word for each letter of a string, or the words of a list, or None where the config has neither."""
+        value = self._take(name) if self.has(name) else None
+        if not isinstance(value, str):
+            return self.words(name, letters.values())
+        for index, letter in enumerate(value):
+            if letter not in letters:
+                known = ", ".join(f"`{k}` ({word})" for k, word in letters.items())
+                raise InputError(f"`{self._spelled(name)}[{index}]` is `{letter}`; known: {known}", hint=HINT)
+        return tuple(letters[letter] for letter in value)
+
     def integers(self, name: str, *, least: int, most: int) -> tuple[int, ...] | None:
         """A list of integers from `least` to `most`, or None where the config has none or null."""
-        items = self._list(name)
+        items = self.items(name)
         if items is None:
             return None
         return tuple(_integer(f"{self._spelled(name)}[{i}]", item, least, most) for i, item in enumerate(items))
@@ -141,23 +192,67 @@ class Fields:
     def set_aside(self, *names: str, note: str) -> None:
         """Fields that are known and do not enter the Decoder; the facts say why."""
         for name in names:
-            if self.has(name):
+            spelled = self._spelled(name)
+            if self.has(name) and all(fact.source != spelled or fact.note != note for fact in self.facts.values()):
                 value = self._take(name)
                 self.facts[name] = Fact(name=name, value=value, source=self._spelled(name), note=note)
 
-    def nested(self, name: str, model_type: str) -> Fields:
-        """The fields of the object `name`, which must be a config of `model_type`."""
+    def nested(self, name: str, model_type: str, *others: str) -> Fields:
+        """The fields of the object `name`, which must be a config of `model_type`, or says one of the others."""
         value = self._config.get(name)
         self._read.add(name)
         if not isinstance(value, Mapping):
             found = "missing" if name not in self._config else shown(value)
             raise InputError(f"`{name}` is {found}, expected the config of the `{model_type}` decoder")
-        if (inner := value.get("model_type", model_type)) != model_type:
-            raise InputError(f"`{name}.model_type` is {shown(inner)}; known: `{model_type}`", hint=HINT)
-        fields = Fields(value, model_type, source=self.source)
+        known = (model_type, *others)
+        if (inner := value.get("model_type", model_type)) not in known:
+            listed = ", ".join(f"`{k}`" for k in known)
+            raise InputError(f"`{name}.model_type` is {shown(inner)}; known: {listed}", hint=HINT)
+        fields = Fields(value, str(inner), source=self.source)
         fields._prefix, fields.facts = f"{self._prefix}{name}.", self.facts
         self._inner.append(fields)
         return fields
+
+    def seen_as(self, model_type: str) -> Fields:
+        """The same fields as those of a config of another class."""
+        fields = Fields(self._config, model_type, source=self.source)
+        fields._prefix, fields.facts, fields._read = self._prefix, self.facts, self._read
+        return fields
+
+    def part(self, name: str) -> Fields:
+        """The fields of the object `name`, which has no class of its own: none of them where it is absent or null."""
+        value = self._take(name) if self.has(name) else None
+        if not isinstance(value, Mapping | None):
+            raise InputError(f"{self.said(name)}, expected an object")
+        return self._part(name, value or {})
+
+    def parts(self, name: str) -> tuple[Fields, ...]:
+        """The fields of each object in the list `name`."""
+        items = self.items(name) or ()
+        for index, item in enumerate(items):
+            if not isinstance(item, Mapping):
+                raise InputError(f"`{self._spelled(name)}[{index}]` is {shown(item)}, expected an object")
+        return tuple(self._part(f"{name}[{i}]", item) for i, item in enumerate(items) if isinstance(item, Mapping))
+
+    def objects(self) -> tuple[tuple[str, Fields], ...]:
+        """Every field that is an object, by name."""
+        inner = [(str(name), value) for name, value in self._config.items() if isinstance(value, Mapping)]
+        self._read.update(name for name, _ in inner)
+        return tuple((name, self._part(name, value)) for name, value in inner)
+
+    def _part(self, name: str, value: Mapping[str, object]) -> Fields:
+        fields = Fields(value, f"{self.model_type} {name}", source=self.source)
+        fields._prefix = f"{self._prefix}{name}."
+        self._inner.append(fields)
+        return fields
+
+    def knows(self, name: str) -> bool:
+        """Whether the config gives the field, or its class has a default for it."""
+        return self.has(name) or any(s in self._class.defaults for s in self._spellings(name))
+
+    def lists(self, name: str) -> bool:
+        """Whether the config gives the field as a list."""
+        return isinstance(self._config.get(name), list | tuple)
 
     def has(self, name: str) -> bool:
         """Whether the config itself gives the field, null included."""
@@ -216,7 +311,8 @@ class Fields:
     def _whole(self, name: str, value: object, least: int, most: int) -> int:
         return _integer(self._spelled(name), value, least, most)
 
-    def _list(self, name: str) -> Sequence[object] | None:
+    def items(self, name: str) -> Sequence[object] | None:
+        """A list of whatever it holds, or None where the config has none or null."""
         value = self._take(name) if self.has(name) else None
         if value is None:
             return None

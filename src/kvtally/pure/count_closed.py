@@ -15,10 +15,11 @@ def count(decoder: Decoder, passes: Iterable[Pass], *, kernel: str = "causal") -
     """The multiplications (MACs), cache elements, token states and comparisons of the passes, by formula.
 
     For every layer: MACs a token * tokens, MACs a pair * pairs, MACs an expanded token * tokens
-    expanded; plus the matrices outside the layers, and hidden_size * vocab_size for each row of
-    logits. No step loops over tokens, so any length answers at once. `kernel="causal"` counts the
-    pairs that the mask allows, `"dense"` the rectangle that a dense kernel multiplies. Not counted:
-    what `Tally.uncounted` lists.
+    expanded; plus the matrices outside the layers, and hidden_size * vocab_size (what `Decoder.head`
+    makes of hidden_size, where there is one) for each row of logits. No step loops over tokens, so any
+    length answers at once. `kernel="causal"` counts the pairs that the mask allows, `"dense"` the
+    rectangle that a dense kernel multiplies, and the surplus that transformers makes. Not counted: what
+    `Tally.uncounted` lists.
     Formulas: derived here; they agree with Kaplan et al. (arXiv:2001.08361) and Hoffmann et al.
     (arXiv:2203.15556) where those have a term.
 
@@ -58,7 +59,7 @@ def _outside(decoder: Decoder, p: Pass) -> dict[Term, int]:
     return {
         Term.embed_proj: p.tokens * sum(inputs * outputs for inputs, outputs in decoder.outside),
         Term.head_proj: rows * sum(inputs * outputs for inputs, outputs in decoder.head),
-        Term.lm_head: rows * decoder.hidden_size * decoder.vocab_size,
+        Term.lm_head: rows * decoder.head_inputs * decoder.vocab_size,
     }
 
 
@@ -75,9 +76,13 @@ def _layer_work(hidden: int, layer: Layer, p: Pass, attending: int | None, kerne
         macs[term] += n * p.tokens
     for term, n in layer.for_attending_rows(hidden).items():
         macs[term] += n * rows
-    for mixer, writes in zip(layer.mixers, layer.writers, strict=True):
+    if kernel == "dense":
+        macs[Term.surplus] += layer.surplus(hidden) * rows
+    for mixer, writes, again in zip(layer.mixers, layer.writers, layer.surplus_a_pair, strict=True):
         own = mixer.pairs(p, kernel, attending)
         pairs += own
+        if kernel == "dense":
+            macs[Term.surplus] += again * own
         for term, n in mixer.pair_cost.items():
             macs[term] += n * own
         for term, n in mixer.expansions(hidden).items():

@@ -12,6 +12,7 @@ from kvtally.core.errors import InputError, require_one_of
 from kvtally.core.passes import Pass
 from kvtally.core.span import KERNELS
 from kvtally.core.tally import Tally, Term
+from kvtally.pure import executed_latent, executed_sparse  # noqa: F401  (they register their mixers)
 from kvtally.pure.executed_layer import Place, Weights, feed, fit, mix, norm
 from kvtally.pure.kv_cache import Head, KVCache, Slot
 from kvtally.pure.meter import Meter, Vector
@@ -108,8 +109,9 @@ def _run(decoder: Decoder, p: Pass, cache: KVCache, meter: Meter, weights: Weigh
     rows = [_through(decoder.head, Term.head_proj, row, meter, weights) for row in rows]
     if decoder.vocab_size == 0:
         return rows
-    head = weights.matrix(decoder.vocab_size, decoder.hidden_size, "lm_head") if rows else []
-    return [meter.apply(Term.lm_head, head, row) for row in rows]
+    width = decoder.head[-1][1] if decoder.head else decoder.hidden_size
+    head = weights.matrix(decoder.vocab_size, width, "lm_head") if rows else []
+    return [meter.apply(Term.lm_head, head, fit(row, width)) for row in rows]
 
 
 def _run_layer(layer: Layer, rows: list[Vector], place: Place) -> list[Vector]:
@@ -177,13 +179,14 @@ def _refuse_if_long(decoder: Decoder, passes: tuple[Pass, ...], kernel: str) -> 
 
 def _at_most(decoder: Decoder, p: Pass, kernel: str) -> int:
     """Multiplications that `p` takes at most, by the records and as if the MLP saw every row; one a token at least."""
-    head = decoder.hidden_size * decoder.vocab_size + sum(i * o for i, o in decoder.head)
+    head = decoder.head_inputs * decoder.vocab_size + sum(i * o for i, o in decoder.head)
     work = p.times * p.logits * head + p.tokens * sum(i * o for i, o in decoder.outside)
     last = len(decoder.layers) - 1
     for index, layer in enumerate(decoder.layers):
         work += p.tokens * sum(layer.projections(decoder.hidden_size).values())
-        for mixer in layer.mixers:
+        work += p.tokens * layer.surplus(decoder.hidden_size)
+        for mixer, again in zip(layer.mixers, layer.surplus_a_pair, strict=True):
             pairs = mixer.pairs(p, kernel, p.attending if index == last else None)
-            work += pairs * sum(mixer.pair_cost.values())
+            work += pairs * (again + sum(mixer.pair_cost.values()))
             work += mixer.expanded(p) * sum(mixer.expansions(decoder.hidden_size).values())
     return max(work, p.tokens)

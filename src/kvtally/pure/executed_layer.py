@@ -10,7 +10,6 @@ from functools import singledispatch
 from random import Random
 
 from kvtally.core.errors import InputError
-from kvtally.core.latent_mixer import LatentAttention
 from kvtally.core.mixer import Attention, CrossAttention
 from kvtally.core.mlp import Experts, Mlp
 from kvtally.core.passes import Pass
@@ -19,6 +18,8 @@ from kvtally.core.span import Span
 from kvtally.core.tally import Term
 from kvtally.pure.kv_cache import EVERYTHING, Head, KVCache, Slot, State
 from kvtally.pure.meter import Meter, Vector
+
+MLP = (Term.up_proj, Term.gate_proj, Term.down_proj)
 
 
 class Weights:
@@ -79,11 +80,12 @@ def attend(
     *,
     terms: tuple[Term, Term] = (Term.qk, Term.pv),
     scale: float | None = None,
+    again: bool = False,
 ) -> list[Vector]:
     """For each head of one query softmax(q · k * scale) · v over `tokens` of the context; `scale` is 1/√d.
 
     Query heads share KV heads in groups. Products with tokens that are not `seen` are made and then
-    masked, as a dense kernel does.
+    masked, as a dense kernel does; `again`: scores are made twice.
     """
     place.meter.compared(len(tokens))
     group, mixed = len(query) // len(heads), []
@@ -92,6 +94,9 @@ def attend(
         place.meter.on(terms[0])
         scores = [place.meter.dot(q, head.keys[j]) * (scale or 1 / math.sqrt(len(q))) for j in tokens]
         shares = softmax([score if open_ else -math.inf for score, open_ in zip(scores, seen, strict=True)])
+        if again:
+            place.meter.on(Term.surplus)
+            scores = [place.meter.dot(q, head.keys[j]) for j in tokens]
         place.meter.on(terms[1])
         channels = zip(*(head.values[j] for j in tokens), strict=True)
         mixed.append([place.meter.dot(shares, channel) for channel in channels])
@@ -99,7 +104,13 @@ def attend(
 
 
 def attend_back(
-    place: Place, queries: list[list[Vector]], heads: list[Head], span: Span, scale: float | None = None
+    place: Place,
+    queries: list[list[Vector]],
+    heads: list[Head],
+    span: Span,
+    scale: float | None = None,
+    *,
+    again: bool = False,
 ) -> list[list[Vector]]:
     """Attention of the last `attending` rows to themselves and the tokens before, as far as `span` sees.
 
@@ -117,7 +128,7 @@ def attend_back(
             back = range(max(first, position - reach(span)), position + 1)
             near = [key for key in back if span.sees(position, key)]
         seen = [span.sees(position, key) for key in near]
-        mixed.append(attend(place, query, heads, [key - first for key in near], seen, scale=scale))
+        mixed.append(attend(place, query, heads, [key - first for key in near], seen, scale=scale, again=again))
     return mixed
 
 
@@ -131,7 +142,7 @@ def mix(mixer: object, rows: list[Vector], place: Place) -> list[Vector]:  # noq
     """The rows that attend, after `mixer` has mixed positions."""
     raise InputError(
         f"the mixer is a `{type(mixer).__name__}`, which has no executed body; known: "
-        "`Attention`, `LatentAttention`, `CrossAttention`, `Recurrent`",
+        "`Attention`, `LatentAttention`, `Indexer`, `CompressedAttention`, `CrossAttention`, `Recurrent`",
         hint="register one with kvtally.pure.executed_layer.mix.register",
     )
 
@@ -144,55 +155,32 @@ def _attention(mixer: Attention, rows: list[Vector], place: Place) -> list[Vecto
         return [Head([k[h] for k in keys], [v[h] for v in values]) for h in range(kv)]
 
     kv, v_dim = mixer.num_kv_heads, mixer.v_head_dim or mixer.head_dim
-    wide = mixer.num_heads * mixer.head_dim
+    wide, width = mixer.num_heads * mixer.head_dim, len(rows[0])
+    rows = [fit(row, mixer.inputs or width) for row in rows]
     projected = [place.project(Term.q_proj, row, 2 * wide if mixer.gated else wide) for row in rows]
     queries = [split(row[:wide], mixer.num_heads) for row in projected]
     heads = place.context(keys_and_values, reach(mixer.span))
-    mixed = [join(row) for row in attend_back(place, queries, heads, mixer.span)]
+    if mixer.value_mask:
+        for values in zip(*(head.values for head in heads), strict=True):
+            place.project(Term.extra_proj, join(list(values)), kv)
+    if mixer.differential:
+        halves = zip(heads[: kv // 2] * 2, heads[kv // 2 :] * 2, strict=True)
+        pairs = [[a + b for a, b in zip(one.values, two.values, strict=True)] for one, two in halves]
+        heads = [Head(head.keys, values) for head, values in zip(heads, pairs, strict=True)]
+    again = mixer.differential and place.kernel == "dense"
+    by_head = attend_back(place, queries, heads, mixer.span, again=again)
+    mixed = [join(difference(row) if mixer.differential else row) for row in by_head]
     if mixer.gated:
         gates = [row[wide:] for row in projected[-place.attending :]]
         mixed = [[m * sigmoid(g) for m, g in zip(*pair, strict=True)] for pair in zip(mixed, gates, strict=True)]
-    width = len(rows[0])
     return [place.project(Term.o_proj, row, width) if mixer.output else fit(row, width) for row in mixed]
 
 
-@mix.register
-def _latent(mixer: LatentAttention, rows: list[Vector], place: Place) -> list[Vector]:
-    """The cache keeps one latent a token, as the key of one KV head whose values are empty."""
-    rank, nope = mixer.kv_lora_rank, mixer.qk_nope_head_dim
-    numbers = range(mixer.num_heads)
-    to_key = [place.weights.matrix(nope, rank, *place.site, "kv_b_proj", "key", h) for h in numbers]
-    to_value = [place.weights.matrix(mixer.v_head_dim, rank, *place.site, "kv_b_proj", "value", h) for h in numbers]
-    scale = 1 / math.sqrt(nope + mixer.qk_rope_head_dim)
-    apply = place.meter.apply
-
-    def latents() -> list[Head]:
-        made = [place.project(Term.kv_a_proj, row, rank + mixer.qk_rope_head_dim) for row in rows]
-        return [Head(made, [[] for _ in made])]
-
-    queries = [_latent_query(mixer, row, place) for row in rows]
-    (kept,) = place.context(latents, reach(mixer.span))
-    if mixer.absorbed:
-        absorb = [list(map(list, zip(*matrix, strict=True))) for matrix in to_key]
-        queries = [[apply(Term.q_absorb, absorb[h], q[h][:nope]) + q[h][nope:] for h in numbers] for q in queries]
-        over_latents = [Head(kept.keys, [latent[:rank] for latent in kept.keys])]
-        mixed = attend_back(place, queries, over_latents, mixer.span, scale)
-        mixed = [[apply(Term.v_absorb, to_value[h], row[h]) for h in numbers] for row in mixed]
-    else:
-        heads = [Head() for _ in numbers]
-        for latent in kept.keys:
-            for h, head in enumerate(heads):
-                head.keys.append(apply(Term.kv_b_proj, to_key[h], latent[:rank]) + latent[rank:])
-                head.values.append(apply(Term.kv_b_proj, to_value[h], latent[:rank]))
-        mixed = attend_back(place, queries, heads, mixer.span, scale)
-    return [place.project(Term.o_proj, join(row), len(rows[0])) for row in mixed]
-
-
-def _latent_query(mixer: LatentAttention, row: Vector, place: Place) -> list[Vector]:
-    width, term = mixer.num_heads * (mixer.qk_nope_head_dim + mixer.qk_rope_head_dim), Term.q_proj
-    if mixer.q_lora_rank is not None:
-        row, term = place.project(Term.q_a_proj, row, mixer.q_lora_rank), Term.q_b_proj
-    return split(place.project(term, row, width), mixer.num_heads)
+def difference(heads: list[Vector]) -> list[Vector]:
+    """The first half of the heads less a part of the second: nothing that counts."""
+    half = len(heads) // 2
+    pairs = zip(heads[:half], heads[half:], strict=True)
+    return [[a - 0.2 * b for a, b in zip(one, two, strict=True)] for one, two in pairs]
 
 
 @mix.register
@@ -200,7 +188,7 @@ def _cross(mixer: CrossAttention, rows: list[Vector], place: Place) -> list[Vect
     """Attention to an encoder's output, whose K and V are made by the pass that has no past."""
     kv, width = mixer.num_kv_heads, len(rows[0])
     if place.run.past == 0:
-        encoded = place.weights.matrix(mixer.source, width, *place.site, "encoder output")
+        encoded = place.weights.matrix(mixer.source, mixer.source_size or width, *place.site, "encoder output")
         keys = [split(place.project(Term.cross_k_proj, row, kv * mixer.head_dim), kv) for row in encoded]
         values = [split(place.project(Term.cross_v_proj, row, kv * mixer.head_dim), kv) for row in encoded]
         heads = [Head([k[h] for k in keys], [v[h] for v in values]) for h in range(kv)]
@@ -224,11 +212,12 @@ def _recurrent(mixer: Recurrent, rows: list[Vector], place: Place) -> list[Vecto
     late = {Term.o_proj, Term.out_proj}  # made for rows that attend only
     mixed = []
     for row in rows:
-        x = row
+        x, state.last = _shifted(row, state.last), fit(row, mixer.shifted)
         for index, (term, inputs, outputs) in enumerate(mixer.matrices):
             if term not in late:
                 x = place.project(term, fit(x, inputs or len(row)), outputs or len(row), index)
         x = _convolve(mixer, x, state, place) if mixer.conv_channels else x
+        x = _scan(x, state)
         mixed.append(_recall(mixer, x, state, place) if mixer.num_heads else x)
     if place.run.keep:
         place.cache.keep_state(place.slot, state, place.meter)
@@ -241,27 +230,47 @@ def _recurrent(mixer: Recurrent, rows: list[Vector], place: Place) -> list[Vecto
 
 def _empty(mixer: Recurrent) -> State:
     inputs = [[0.0] * mixer.conv_channels for _ in range(mixer.conv_kernel - 1)]
-    return State(inputs, [[[0.0] * mixer.value_dim for _ in range(mixer.key_dim)] for _ in range(mixer.num_heads)])
+    matrices = [[[0.0] * mixer.value_dim for _ in range(mixer.key_dim)] for _ in range(mixer.num_heads)]
+    return State(inputs, matrices, [0.0] * mixer.shifted, [0.0] * mixer.scanned)
+
+
+def _shifted(row: Vector, last: Vector) -> Vector:
+    """`row` mixed with the token before it, element by element: nothing that counts."""
+    return [0.7 * v + 0.3 * w for v, w in zip(row, fit(last, len(row)), strict=True)] if last else row
+
+
+def _scan(x: Vector, state: State) -> Vector:
+    """Every element of a vector state fades and takes up its own input: nothing that counts."""
+    state.sums = [0.9 * old + v for old, v in zip(state.sums, fit(x, len(state.sums)), strict=True)]
+    return state.sums or x
 
 
 def _convolve(mixer: Recurrent, x: Vector, state: State, place: Place) -> Vector:
-    """A causal convolution a channel: the last inputs, which the state remembers, and this one."""
+    """A causal convolution a channel, over its group: the last inputs, which the state remembers, and this one."""
     taps = [*state.inputs, fit(x, mixer.conv_channels)]
     state.inputs = taps[1:]
-    weights = place.weights.matrix(mixer.conv_channels, mixer.conv_kernel, *place.site, "conv1d")
-    place.meter.on(Term.conv1d)
-    return [silu(place.meter.dot(w, channel)) for w, channel in zip(weights, zip(*taps, strict=True), strict=True)]
+    group = mixer.conv_group
+    weights = place.weights.matrix(mixer.conv_channels, mixer.conv_kernel * group, *place.site, "conv1d")
+    place.meter.on(Term.state_read if mixer.conv_dynamic else Term.conv1d)
+    firsts = [channel - channel % group for channel in range(mixer.conv_channels)]
+    seen = [join([tap[first : first + group] for tap in taps]) for first in firsts]
+    return [silu(place.meter.dot(w, inputs)) for w, inputs in zip(weights, seen, strict=True)]
 
 
 def _recall(mixer: Recurrent, x: Vector, state: State, place: Place) -> Vector:
-    """Writes key * value into the matrix of each head, faded a little, and reads it with the query."""
+    """Writes key * value into the matrix of each head, faded a little, and reads it with the query.
+
+    The delta rule takes off the value what the matrix already gives for that key.
+    """
     keys = split(norm(fit(x, mixer.num_heads * mixer.key_dim)), mixer.num_heads)
     values = split(fit(x[::-1], mixer.num_heads * mixer.value_dim), mixer.num_heads)
     out: Vector = []
     for matrix, key, value in zip(state.matrices, keys, values, strict=True):
         place.meter.on(Term.state_update)
+        known = [place.meter.dot(key, column) / len(key) for column in zip(*matrix, strict=True)] if mixer.delta else []
+        fresh = [v - old for v, old in zip(value, known, strict=True)] if known else value
         for line, k in zip(matrix, key, strict=True):
-            line[:] = [0.9 * old + place.meter.mul(k, v) for old, v in zip(line, value, strict=True)]
+            line[:] = [0.9 * old + place.meter.mul(k, v) for old, v in zip(line, fresh, strict=True)]
         place.meter.on(Term.state_read)
         out += [place.meter.dot(key[::-1], column) for column in zip(*matrix, strict=True)]
     return out
@@ -284,28 +293,40 @@ def _mlp(mlp: Mlp, row: Vector, place: Place) -> Vector:
 @feed.register
 def _experts(mlp: Experts, row: Vector, place: Place) -> Vector:
     """The experts with the highest scores, each weighted by its share, and the shared part."""
-    scores = place.project(Term.router, row, mlp.num_experts + mlp.shared_gate)
+    hidden, scores = row, row
+    for depth, outputs in enumerate((*mlp.router, mlp.num_experts + mlp.shared_gate)):
+        scores = place.project(Term.router, scores, outputs, depth)
+    if mlp.latent is not None:
+        row = place.project(Term.extra_proj, row, mlp.latent, "into the latent")
     ranked = sorted(range(mlp.num_experts), key=lambda e: -scores[e])[: mlp.per_token]
     total = [0.0] * len(row)
     for share, expert in zip(softmax([scores[e] for e in ranked]), ranked, strict=True):
         total = [
             t + share * y for t, y in zip(total, _dense(row, mlp.width, place, expert, gated=mlp.gated), strict=True)
         ]
+    if mlp.all_run and place.kernel == "dense":
+        for expert in set(range(mlp.num_experts)).difference(ranked):
+            _dense(row, mlp.width, place, expert, gated=mlp.gated, terms=(Term.surplus,) * 3)
+    if mlp.latent is not None:
+        total = place.project(Term.extra_proj, total, len(hidden), "out of the latent")
     if mlp.shared:
         gate = sigmoid(scores[-1]) if mlp.shared_gate else 1.0
-        shared = _dense(row, mlp.shared, place, "shared", gated=mlp.gated)
+        shared = _dense(hidden, mlp.shared, place, "shared", gated=mlp.gated)
         total = [t + gate * y for t, y in zip(total, shared, strict=True)]
     return total
 
 
-def _dense(row: Vector, width: int, place: Place, *name: object, gated: bool) -> Vector:
-    inner = place.project(Term.up_proj, row, width, *name)
+def _dense(
+    row: Vector, width: int, place: Place, *name: object, gated: bool, terms: tuple[Term, Term, Term] = MLP
+) -> Vector:
+    to_up, to_gate, to_down = terms
+    inner = place.project(to_up, row, width, *name)
     if gated:
-        gates = place.project(Term.gate_proj, row, width, *name)
+        gates = place.project(to_gate, row, width, *name)
         inner = [silu(gate) * up for gate, up in zip(gates, inner, strict=True)]
     else:
         inner = [silu(up) for up in inner]
-    return place.project(Term.down_proj, inner, len(row), *name)
+    return place.project(to_down, inner, len(row), *name)
 
 
 def norm(x: Vector) -> Vector:

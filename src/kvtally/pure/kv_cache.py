@@ -36,10 +36,15 @@ class Head:
 
 @dataclass(slots=True)
 class State:
-    """What a recurrent mixer remembers, always of one size: the last inputs of its convolution and a matrix a head."""
+    """What a recurrent mixer remembers, always of one size.
+
+    The last inputs of its convolution, a matrix a head, the last token, and sums element by element.
+    """
 
     inputs: list[Vector]
     matrices: list[list[Vector]]
+    last: Vector
+    sums: Vector
 
 
 @dataclass(slots=True)
@@ -52,7 +57,8 @@ class KVCache:
 
     A head that looks back a window keeps the last window - 1 tokens between passes; layers that share
     K and V read one slot, which keeps what the furthest looking of them asks for. `source` are keys
-    and values of an encoder's output, `states` what recurrent mixers remember.
+    and values of an encoder's output, `states` what recurrent mixers remember, `waiting` tokens that
+    are to be pooled into a compressed entry.
 
     >>> cache, meter, slot = KVCache(), Meter(), (0, "mixer")
     >>> for token in range(3):
@@ -67,6 +73,7 @@ class KVCache:
     heads: dict[Slot, list[Head]] = field(default_factory=dict)
     source: dict[Slot, list[Head]] = field(default_factory=dict)
     states: dict[Slot, State] = field(default_factory=dict)
+    waiting: dict[Slot, list[Vector]] = field(default_factory=dict)
     _reach: dict[Slot, int] = field(default_factory=dict)
 
     def read(self, slot: Slot, reach: int, meter: Meter) -> list[Head]:
@@ -97,10 +104,11 @@ class KVCache:
     def crop(self, length: int) -> bool:
         """Forgets the tokens from `length` on; False where what was kept does not allow it.
 
-        A recurrent state cannot be wound back, and a window has dropped tokens it would need again.
+        Neither a recurrent state nor a compressed entry can be wound back, and a window has dropped tokens
+        it would need again.
         """
         heads = [head for slot in self.heads.values() for head in slot]
-        if self.states or any(len(head.keys) < self.length for head in heads):
+        if self.states or self.waiting or any(len(head.keys) < self.length for head in heads):
             return False
         for head in heads:
             del head.keys[length:], head.values[length:]
@@ -110,7 +118,7 @@ class KVCache:
     def keep_state(self, slot: Slot, state: State, meter: Meter) -> None:
         """Keeps a recurrent state in place of the one before."""
         self.states[slot] = state
-        meter.moved("state", state.inputs)
+        meter.moved("state", [*state.inputs, state.last, state.sums])
         for matrix in state.matrices:
             meter.moved("state", matrix)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from math import isinf
 from pathlib import Path
 from typing import Any
 
 from kvtally.core.decoder import Decoder
 from kvtally.core.errors import InputError, KvtallyError, MissingExtraError, UnreadableError
 from kvtally.pure import catalogue
-from kvtally.pure.config import read_config
-from kvtally.pure.config_fields import shown
+from kvtally.pure.config import read_facts
+from kvtally.pure.config_fields import Fact, shown
 
 CONFIG = "config.json"
 LARGEST_FILE = 16 * 2**20  # bytes; a config is a few thousand
@@ -30,12 +32,25 @@ def read_model(name: str, *, source: int | None = None) -> Decoder:
     >>> read_model("gpt2").held(1)  # 12 layers * (768 + 768)
     18432
     """
-    if name.endswith(".gguf"):
-        from kvtally.pure.gguf import read_gguf
+    return read_model_facts(name, source=source)[0]
 
-        return replace(read_gguf(_file(Path(name))), name=name)
-    config, where = find_config(name)
-    return replace(read_config(config, where=where, source=source), name=name)
+
+def read_model_facts(name: str, *, source: int | None = None) -> tuple[Decoder, tuple[Fact, ...]]:
+    """The Decoder that `name` leads to, and every fact it rests on with where that came from.
+
+    >>> print(read_model_facts("gpt2")[1][0])
+    num_hidden_layers = 12 (n_layer)
+    """
+    if name.endswith(".gguf"):
+        from kvtally.pure.gguf import read_gguf_facts
+
+        if source is not None:
+            raise InputError(f"`source` is {source:,}, and a GGUF file has no encoder", hint="leave it out", where=name)
+        decoder, facts = read_gguf_facts(_file(Path(name)))
+    else:
+        config, where = find_config(name)
+        decoder, facts = read_facts(config, where=where, source=source)
+    return replace(decoder, name=name), facts
 
 
 def find_config(name: str) -> tuple[dict[str, Any], str]:
@@ -84,7 +99,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _parsed(content: bytes) -> dict[str, Any]:
     hint = "give the config.json that lies beside the weights"
     try:
-        value = json.loads(content)
+        value = json.loads(content, object_pairs_hook=_object, parse_constant=_no_number, parse_float=_float)
     except json.JSONDecodeError as error:
         problem = f"is not JSON: {error.msg} at line {error.lineno:,}, column {error.colno:,}"
         raise InputError(problem, hint=hint) from None
@@ -97,6 +112,25 @@ def _parsed(content: bytes) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InputError(f"is {shown(value)}, expected a JSON object", hint=hint)
     return dict(value)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names are all different."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = max(names, key=Counter(names).__getitem__)
+        raise InputError(f"has `{twice:.60}` twice in one object, expected it once")
+    return made
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    return _no_number(text) if isinf(value) else value
+
+
+def _no_number(text: str) -> float:
+    raise InputError(f"has {text:.60}, expected a finite number")
 
 
 def _from_hub(name: str) -> Path:

@@ -13,7 +13,7 @@ from fetch_smollm2 import weights
 from handwritten import DECODER, HIDDEN, Net, calls
 from kvtally import Attention, Decoder, Layer, Mlp, Pass, Term
 from kvtally.core.tally import NOT_COUNTED
-from kvtally.live import as_run, trace
+from kvtally.live import as_run, build, trace
 from tiny import FALCON_NEW, FAMILIES, model, two
 
 # All of them go past the window of 5 that some layers have, in one pass and over several.
@@ -116,6 +116,18 @@ def test_a_weight_used_inside_attention_itself_is_not_taken_for_scores() -> None
     traced = trace(net, [Pass(new=4)], DECODER, calls=calls(net))
     assert traced.uncounted[len(NOT_COUNTED) :] == (f"blocks.0.attn: mm (4, 14) x (14, 14), 1 times, {4 * 14**2} MACs",)
     assert kvtally.compare(kvtally.count(DECODER, [Pass(new=4)], kernel="dense"), traced).agree
+
+
+def test_a_product_of_other_sizes_inside_the_experts_is_not_taken_for_theirs() -> None:
+    real, decoder = build(FAMILIES["mixtral"].config, device="cpu"), FAMILIES["mixtral"].decoder
+    experts = real.model.layers[1].mlp.experts
+    healthy = experts.forward
+    experts.forward = lambda x, *routed: healthy(x + x @ torch.zeros(24, 3) @ torch.zeros(3, 24), *routed)
+    traced = trace(real, [Pass(new=4)], decoder)
+    assert traced.uncounted[len(NOT_COUNTED) :] == (
+        f"model.layers.1.mlp.experts: mm (4, 24) x (24, 3) … (4, 3) x (3, 24), 2 times, {2 * 4 * 24 * 3} MACs",
+    )
+    assert kvtally.compare(kvtally.count(decoder, [Pass(new=4)], kernel="dense"), traced).agree
 
 
 def test_a_fused_matrix_that_does_not_split_exactly_stays_under_its_first_term() -> None:

@@ -27,7 +27,25 @@ CASES = {
     "lm_head": (None, [Term.lm_head]),
     "proj_out": (None, [Term.lm_head]),
     "model.layers.0.self_attn.gate": (0, []),  # not a router
-    "model.layers.0.self_attn.indexer.wq_b": (0, []),
+    "model.layers.0.self_attn.indexer.wq_b": (0, [Term.index_q_proj]),
+    "model.layers.0.self_attn.indexer.wk": (0, [Term.index_k_proj]),
+    "model.layers.1.self_attn.compressor.gate_proj": (1, [Term.compress_proj]),
+    "model.layers.1.self_attn.compressor.indexer.gate_proj": (1, [Term.index_k_proj]),
+    "model.layers.1.input_layernorm.mlp.fc1": (1, [Term.extra_proj]),
+    "bert.encoder.layer.1.attention.self.query": (1, [Term.q_proj]),
+    "bert.encoder.layer.1.attention.output.dense": (1, [Term.o_proj]),
+    "bert.encoder.layer.1.crossattention.self.key": (1, [Term.cross_k_proj]),
+    "bert.encoder.layer.1.crossattention.output.dense": (1, [Term.cross_o_proj]),
+    "bert.encoder.layer.1.intermediate.dense": (1, [Term.up_proj]),
+    "bert.encoder.layer.1.output.dense": (1, [Term.down_proj]),
+    "roberta.encoder.layer.1.output.adapter_modules.en_XX.dense1": (1, [Term.extra_proj]),
+    "cls.predictions.transform.dense": (None, [Term.head_proj]),
+    "cls.predictions.decoder": (None, [Term.lm_head]),
+    "electra.embeddings_project": (None, [Term.embed_proj]),
+    "bert.pooler": (None, []),
+    "model.layers.2.self_attn.q_proj.linear": (2, [Term.q_proj]),
+    "model.layers.2.mlp.fc1": (2, [Term.up_proj, Term.gate_proj]),
+    "lm_heads.3": (None, [Term.lm_head]),  # a codebook, no layer
     "model.rotary_emb": (None, []),
     "model.q_proj": (None, []),  # outside every layer
 }

@@ -64,7 +64,7 @@ def test_macs_by_hand(name: str) -> None:
     code, macs = CASES[name]
     with Recorder() as seen:
         code()
-    assert seen.roles == ["product"]
+    assert seen.roles in (["product"], ["convolution"])
     assert seen.macs == macs
 
 

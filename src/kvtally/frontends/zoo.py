@@ -1,0 +1,217 @@
+"""`kvtally zoo`: a tiny real model of every architecture, counted and compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvtally.core.errors import InputError, UnreadableError, require_int, require_one_of
+
+if TYPE_CHECKING:
+    from kvtally.live.zoo_row import Row
+
+FORMATS = ("table", "json", "md")
+MOST_JOBS = 256
+
+
+@click.command()
+@click.option("--only", metavar="A,B,…", help="These architectures, by model_type [every one].")
+@click.option("-n", "jobs", metavar="JOBS", default="1", help="Architectures at a time [1].")
+@click.option("--new", is_flag=True, help="Run nothing: name the architectures that kvtally does not read.")
+@click.option("--results", metavar="FILE", help="Keep each row here as it is done, and go on from those that are.")
+@click.option("--format", "form", metavar="table|json|md", default="table", help="How to print it [table].")
+@click.option("--out", metavar="FILE", help="Write it there instead of to stdout.")
+def zoo(*, only: str | None, jobs: str, new: bool, results: str | None, form: str, out: str | None) -> int:
+    """Build a tiny real model of every architecture of the installed transformers; count it, and compare.
+
+    Each in a process of its own. 0: what kvtally says of those it reads is so. 1: some of it is not.
+    """
+    require_one_of("--format", form, FORMATS)
+    at_once = require_int("-n", int(jobs) if jobs.isdecimal() else jobs, least=1, most=MOST_JOBS)
+    from kvtally.live import zoo as live
+    from kvtally.live.zoo_sweep import sweep
+
+    if new:
+        click.echo(_unread(live.unread()))
+        return 0
+    names = _chosen(only, live.names())
+    kept = _kept(results, live.version()) if results else {}
+    rows = [kept[name] for name in names if name in kept]
+    stopped = False
+    try:
+        for row in sweep([name for name in names if name not in kept], jobs=at_once):
+            rows.append(row)
+            if results:
+                _append(results, json.dumps(row.to_dict()) + "\n")
+            _progress(row, len(rows), len(names))
+    except KeyboardInterrupt:
+        stopped = True
+    rows.sort(key=lambda row: row.name)
+    _deliver(_text(rows, form, live.version()), out)
+    if stopped:
+        raise KeyboardInterrupt
+    return 1 if any(row.wrong for row in rows) else 0
+
+
+def _unread(names: Sequence[str]) -> str:
+    if not names:
+        return "every architecture of the installed transformers is read"
+    return "\n".join(f"{name}: not read: model_type `{name}`" for name in names)
+
+
+def _chosen(only: str | None, known: Sequence[str]) -> list[str]:
+    if only is None:
+        return list(known)
+    from difflib import get_close_matches
+
+    wanted = list(dict.fromkeys(name.strip() for name in only.split(",")))
+    for name in wanted:
+        if name not in known:
+            near = get_close_matches(name, known, n=3) or list(known)
+            nearest = ", ".join(f"`{n}`" for n in near)
+            raise InputError(f"`--only` has `{name}`, expected causal LMs of transformers; nearest: {nearest}")
+    return wanted
+
+
+def _kept(file: str, version: str) -> dict[str, Row]:
+    """The rows that a run before left in `file`, by name; those of another transformers are run again."""
+    from kvtally.live.zoo_row import Row
+
+    if not Path(file).exists():
+        return {}
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+        rows = [Row.from_dict(json.loads(line)) for line in lines]
+    except OSError as error:
+        raise UnreadableError(f"cannot be read: {error.strerror}", where=file) from None
+    except (ValueError, KeyError, TypeError):
+        raise UnreadableError(
+            "has a line that is no row of the zoo, expected what --results wrote", where=file, hint="remove the file"
+        ) from None
+    return {row.name: row for row in rows if row.transformers == version}
+
+
+def _append(file: str, line: str) -> None:
+    try:
+        with Path(file).open("a", encoding="utf-8") as stream:
+            stream.write(line)
+    except OSError as error:
+        raise UnreadableError(f"cannot be written: {error.strerror}", where=file) from None
+
+
+def _progress(row: Row, done: int, everything: int) -> None:
+    wrong = next((f"{name}: {o.note}" for name, o in row.outcomes.items() if o.ok is False), "good")
+    sys.stderr.write(f"{done}/{everything} {row.name}: {wrong}\n"[:200].rstrip("\n") + "\n")
+
+
+def _deliver(text: str, out: str | None) -> None:
+    if out is None:
+        click.echo(text)
+        return
+    try:
+        Path(out).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UnreadableError(f"cannot be written: {error.strerror}", where=out) from None
+
+
+def _text(rows: Sequence[Row], form: str, version: str) -> str:
+    if form == "json":
+        return json.dumps({"transformers": version, "rows": [row.to_dict() for row in rows]}, indent=1)
+    return _markdown(rows, version) if form == "md" else _table(rows)
+
+
+def _mark(ok: bool | None) -> str:
+    return {True: "yes", False: "no", None: "-"}[ok]
+
+
+def summary(rows: Sequence[Row]) -> list[str]:
+    """How many of the rows came out well, question by question."""
+    from kvtally.live.zoo_row import QUESTIONS
+
+    counts = {name: sum(row.outcomes[name].ok is True for row in rows) for name in QUESTIONS}
+    return [f"{counts[name]} of {len(rows)} {what}" for name, what in zip(QUESTIONS, WHAT, strict=True)]
+
+
+WHAT = (
+    "are built",
+    "run (uncached, cached, chunked)",
+    "are read by kvtally",
+    "hold what their real cache holds",
+    "have closed = traced in every cell",
+)
+
+
+def _table(rows: Sequence[Row]) -> str:
+    from kvtally.live.zoo_row import QUESTIONS
+
+    head = ("architecture", *QUESTIONS, "cells")
+    body = [(row.name, *(_mark(o.ok) for o in row.outcomes.values()), f"{row.cells:,}") for row in rows]
+    widths = [max(len(line[k]) for line in (head, *body)) for k in range(len(head))]
+    lines = ["  ".join(t.ljust(w) for t, w in zip(line, widths, strict=True)).rstrip() for line in (head, *body)]
+    return "\n".join([*lines, "", *(f"{row}: {why}" for row, why in _reasons(rows)), *_blank(rows), *summary(rows)])
+
+
+def _blank(rows: Sequence[Row]) -> list[str]:
+    return [""] if _reasons(rows) else []
+
+
+def _reasons(rows: Iterable[Row]) -> list[tuple[str, str]]:
+    return [(r.name, f"{name}: {o.note}") for r in rows for name, o in r.outcomes.items() if o.ok is False]
+
+
+ABOUT = """One tiny model with random weights of every causal-LM architecture of transformers {version}, built, run and
+compared by `kvtally zoo --format md --out docs/zoo.md`, which wrote this page.
+
+- *held*: the elements that kvtally says the cache holds are those of the real cache's tensors, layer by layer. What
+  transformers keeps otherwise is named.
+- *traced*: the count by formula (kernel dense) equals the count by tracing, in every cell, over uncached, cached and
+  chunked passes that run past every window, chunk and top-k.
+- *not seen*: cells of work that is done element by element, without a product that tracing could see.
+- *no term*: products that were traced and belong to no term, as `uncounted` lists them."""
+
+
+def _markdown(rows: Sequence[Row], version: str) -> str:
+    from kvtally.live.zoo_sizes import EXCEPTIONS
+
+    told = [f"- `{name}` {exception.why}" for name, exception in sorted(EXCEPTIONS.items())]
+    reasons = [f"- `{name}`: {_escaped(why)}" for name, why in _reasons(rows)] or ["Nothing."]
+    parts = [
+        "# The zoo",
+        ABOUT.format(version=version),
+        "\n".join(f"- {line}" for line in summary(rows)),
+        "\n".join([_joined(HEAD), _joined(["---"] * len(HEAD)), *map(_line, rows)]),
+        "## What is not so, and why",
+        "\n".join(reasons),
+        "## What the shrinking rule was told",
+        "One rule over names of config fields makes every tiny model. What it cannot know of an architecture:",
+        "\n".join(told),
+    ]
+    return "\n\n".join(parts)
+
+
+HEAD = (
+    *("architecture", "model", "layers", "built", "ran", "read", "held", "traced", "cells"),
+    *("not seen", "no term"),
+)
+
+
+def _joined(cells: Iterable[Any]) -> str:
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def _line(row: Row) -> str:
+    held = row.held.note if row.held.ok and row.held.note else _mark(row.held.ok)
+    asked = [_mark(o.ok) for o in (row.built, row.ran, row.read)]
+    missed = ", ".join(f"{n} {term}" for term, n in sorted(row.unseen.items()))
+    cells: list[Any] = [f"`{row.name}`", row.model, row.layers or "", *asked, held, _mark(row.traced.ok)]
+    return _joined([*cells, row.cells or "", missed, len(row.unplaced) or ""])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace(os.linesep, " ")

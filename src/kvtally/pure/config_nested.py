@@ -1,0 +1,150 @@
+"""Decoders inside a larger config, and Llama 4 and MiniMax-M3, which are read both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from kvtally.core.decoder import Decoder, Layer
+from kvtally.core.errors import InputError
+from kvtally.core.indexer_mixer import Indexer
+from kvtally.core.mlp import Mlp
+from kvtally.pure.config_dense import FULL, attention, decoder, depth, llama
+from kvtally.pure.config_experts import FEW, experts, mixture, stepped
+from kvtally.pure.config_fields import CLASS_DEFAULT, Fields
+from kvtally.pure.config_gemma import inside
+from kvtally.pure.config_gpt import gpt_neox
+from kvtally.pure.config_window import FAMILIES as SLIDING_FAMILIES
+
+CHUNKED, SPARSE = "chunked_attention", "minimax_m3_sparse"
+DRAFT = "draft layers, not counted"
+
+
+def llama4_text(f: Fields) -> Decoder:
+    """Llama 4: layers with rotary positions see their own chunk; experts in every `interleave_moe_layer_step`-th.
+
+    transformers runs all experts on every token: the surplus.
+    """
+    kinds, sparse = _llama4_kinds(f), _llama4_sparse(f)
+    chosen = replace(experts(f, replace(FEW, shared="intermediate_size")), all_run=True)
+    dense = Mlp(width=f.integer("intermediate_size_mlp"))
+    mixer, chunk = attention(f), f.optional("attention_chunk_size")
+    if chunk is None and CHUNKED in kinds:
+        raise InputError(f"`layer_types` has `{CHUNKED}` and {f.said('attention_chunk_size')}, expected a length")
+    return decoder(
+        f,
+        tuple(
+            Layer(mixer=replace(mixer, chunk=chunk if kind == CHUNKED else None), mlp=chosen if own else dense)
+            for kind, own in zip(kinds, sparse, strict=True)
+        ),
+    )
+
+
+def _llama4_kinds(f: Fields) -> tuple[str, ...]:
+    layers, kinds = depth(f), f.words("layer_types", (FULL, CHUNKED))
+    every = f.integer("no_rope_layer_interval")
+    rotary = f.integers("no_rope_layers", least=0, most=1) or ()
+    rotary = rotary or tuple(int((index + 1) % every != 0) for index in range(layers))
+    if kinds is None:
+        chunked = f.optional("attention_chunk_size") is not None
+        f.derive("layer_types", f"{CHUNKED} with rotary positions, else {FULL}", CLASS_DEFAULT)
+        kinds = tuple(CHUNKED if own and chunked else FULL for own in rotary)
+    for name, given in (("layer_types", kinds), ("no_rope_layers", rotary)):
+        if len(given) != layers:
+            raise InputError(f"`{name}` has {len(given):,} entries, expected one for each of {layers:,} layers")
+    return kinds
+
+
+def _llama4_sparse(f: Fields) -> list[bool]:
+    layers = depth(f)
+    listed = f.integers("moe_layers", least=0, most=layers - 1)
+    step = f.integer("interleave_moe_layer_step")
+    chosen = range(step - 1, layers, step) if listed is None else listed
+    return [index in chosen for index in range(layers)]
+
+
+def minimax_m3(f: Fields) -> Decoder:
+    """MiniMax-M3: layers of `sparse_attention_freq` choose blocks of keys by an indexer with keys of its own."""
+    layers, own = depth(f), f.part("sparse_attention_config")
+    kinds = f.words("layer_types", (FULL, SPARSE))
+    picks = own.integers("sparse_attention_freq", least=0, most=1)
+    if kinds is None:
+        kinds = tuple(SPARSE if pick else FULL for pick in picks or (0,) * layers)
+    listed = f.words("mlp_layer_types", ("dense", "sparse"))
+    freq = f.integers("moe_layer_freq", least=0, most=1)
+    sparse = [kind == "sparse" for kind in listed] if listed else [bool(m) for m in freq or (1,) * layers]
+    for name, given in (("layer_types", kinds), ("mlp_layer_types", sparse)):
+        if len(given) != layers:
+            raise InputError(f"`{name}` has {len(given):,} entries, expected one for each of {layers:,} layers")
+    chosen = experts(f, FEW)
+    dense = Mlp(width=f.integer("dense_intermediate_size"))
+    mixer = attention(f)
+    _m3_agrees(f, own, chosen.width, sparse)
+    indexer, top, block = _m3_indexer(f, own) if SPARSE in kinds else (None, None, 1)
+    f.set_aside("index_n_heads", "index_head_dim", "index_topk_blocks", "index_block_size", note="see layer_types")
+    picked = replace(mixer, top_k=top, block=block)
+    return decoder(
+        f,
+        tuple(
+            Layer(
+                mixer=picked if kind == SPARSE else mixer,
+                beside=(indexer,) if kind == SPARSE and indexer else (),
+                mlp=chosen if moe else dense,
+            )
+            for kind, moe in zip(kinds, sparse, strict=True)
+        ),
+    )
+
+
+def _m3_indexer(f: Fields, own: Fields) -> tuple[Indexer, int, int]:
+    """The indexer, how many blocks it chooses, and how many keys a block has."""
+
+    def size(name: str, old: str) -> int:
+        return own.integer(old) if own.has(old) else f.integer(name)
+
+    indexer = Indexer(
+        num_heads=size("index_n_heads", "sparse_num_index_heads"),
+        head_dim=size("index_head_dim", "sparse_index_dim"),
+        weighted=False,
+    )
+    return indexer, size("index_topk_blocks", "sparse_topk_blocks"), size("index_block_size", "sparse_block_size")
+
+
+def _m3_agrees(f: Fields, own: Fields, width: int, sparse: list[bool]) -> None:
+    f.agrees("moe_intermediate_size", width, "experts are intermediate_size wide")
+    f.agrees("attention_output_gate", False, "its class has no output gate")
+    f.agrees("first_k_dense_replace", sparse.index(True) if True in sparse else len(sparse), "moe_layer_freq")
+    f.agrees("n_shared_experts", 1, "the shared expert is shared_intermediate_size wide")
+    f.set_aside("index_local_blocks", note="among the blocks chosen")
+    own.set_aside(
+        "sparse_local_block", "sparse_init_block", "sparse_disable_index_value", "sparse_score_type",
+        note="which blocks are chosen, not how many",
+    )  # fmt: skip
+    own.agrees("use_sparse_attention", True, "layers are listed as sparse")
+
+
+def minimax_m3_vl(f: Fields) -> Decoder:
+    """MiniMax-M3 with a vision tower: its `text_config`."""
+    f.set_aside("projector_hidden_size", "merged_hidden_size", note="of the vision tower")
+    return minimax_m3(f.nested("text_config", "minimax_m3_vl_text"))
+
+
+def moss(f: Fields) -> Decoder:
+    """MOSS transcriber: a Qwen3 that reads audio."""
+    f.set_aside("audio_chunk_size", note="of the audio tower")
+    return SLIDING_FAMILIES["qwen3"](f.nested("text_config", "qwen3"))
+
+
+FAMILIES: dict[str, Callable[[Fields], Decoder]] = {
+    "llama4": inside("llama4_text", llama4_text),
+    "llama4_text": llama4_text,
+    "minimax_m3": minimax_m3,
+    "minimax_m3_vl_text": minimax_m3,
+    "minimax_m3_vl": minimax_m3_vl,
+    "emu3": inside("emu3_text_model", llama),
+    "fuyu": inside("persimmon", gpt_neox),
+    "got_ocr2": inside("qwen2", SLIDING_FAMILIES["qwen2"]),
+    "moss_transcribe_diarize": moss,
+    "qwen3_vl": inside("qwen3_vl_text", llama),
+    "qwen3_vl_moe": inside("qwen3_vl_moe_text", mixture(stepped())),
+}

@@ -1,0 +1,98 @@
+"""What an engine sees of a decoder: what each layer keeps, of which kind, and how far back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvtally.core.decoder import Decoder
+from kvtally.core.dtype import Dtype
+from kvtally.core.errors import InputError, require_int
+from kvtally.core.holding import Holding, holdings
+from kvtally.core.mixer import Mixer
+from kvtally.core.passes import LONGEST, Pass
+
+FAR = LONGEST << 20  # a context longer than any
+ATTENTION = ("full", "sliding", "chunked", "index", "cross")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What one mixer of layer `layer` keeps on one device, one row for each part.
+
+    `kind` is full, sliding, chunked, index, cross or recurrent; `limit` how many tokens at most (of the
+    source for cross), None for all of them.
+
+    >>> from kvtally.core.decoder import lesson
+    >>> [(k.kind, k.limit, k.elements("k")) for k in kept(lesson())]
+    [('full', None, 64)]
+    """
+
+    layer: int
+    kind: str
+    limit: int | None
+    rows: tuple[Holding, ...]
+
+    def elements(self, *parts: str) -> int:
+        """Elements of a token (or of the state) in `parts`."""
+        return sum(row.heads * row.width for row in self.rows if row.part in parts)
+
+    def bytes(self, part: str, dtype: Dtype) -> int:
+        """Bytes of a token (or of the state) in `part`, where every head has a row of its own."""
+        return sum(dtype.bytes(row.heads, row.width) for row in self.rows if row.part == part)
+
+
+def kept(decoder: Decoder, *, tensor_parallel: int = 1) -> tuple[Kept, ...]:
+    """What every mixer of the decoder keeps of its own, in the order of the layers.
+
+    One entry for several tokens (compressed attention) is refused: no engine's rule for it is known here.
+    """
+    found: list[Kept] = []
+    for index, rows in enumerate(holdings(decoder, tensor_parallel=tensor_parallel)):
+        by_mixer: dict[int, list[Holding]] = {}
+        for row in rows:
+            by_mixer.setdefault(id(row.mixer), []).append(row)
+        for own in by_mixer.values():
+            kind, limit = _kind(index, own[0])
+            found.append(Kept(layer=index, kind=kind, limit=limit, rows=tuple(own)))
+    return tuple(found)
+
+
+def require_kinds(engine: str, parts: tuple[Kept, ...], known: tuple[str, ...]) -> None:
+    """Nothing where every part is of a known kind; otherwise an InputError naming the layer."""
+    for part in parts:
+        if part.kind not in known:
+            raise InputError(
+                f"layer {part.layer} keeps a cache of kind `{part.kind}`, and how {engine} allocates that is not "
+                f"known here; known: " + ", ".join(f"`{kind}`" for kind in known),
+                hint="ask for the bytes held, or for another engine",
+            )
+
+
+def padded(n: int, to: int) -> int:
+    """`n` filled up to a multiple of `to`.
+
+    >>> padded(5000, 256)
+    5120
+    """
+    return -(-n // require_int("to", to, least=1)) * to
+
+
+def _kind(index: int, row: Holding) -> tuple[str, int | None]:
+    if not row.grows:
+        return "recurrent", None
+    if row.part == "cross":
+        return "cross", row.tokens(0)
+    limit = row.tokens(FAR)
+    if limit == FAR:
+        return ("index" if row.part == "index" else "full"), None
+    if limit != row.tokens(2 * FAR):
+        raise InputError(
+            f"layer {index} keeps one entry for several tokens, and how engines allocate that is not known here",
+            hint="ask for the bytes held",
+        )
+    return ("chunked" if _cuts(row.mixer, limit) else "sliding"), limit
+
+
+def _cuts(mixer: Mixer, limit: int) -> bool:
+    """Whether a query at position `limit` starts a new piece and sees itself alone; a window has moved by one."""
+    return limit > 1 and mixer.pairs(Pass(new=1, past=limit), "causal") == 1
