@@ -140,11 +140,20 @@ def sliding_late(f: Fields) -> tuple[int | None, ...]:
         expect_kind(f, FULL, f"{f.said('use_sliding_window')}")
         f.set_aside("sliding_window", "max_window_layers", note="use_sliding_window is false")
         return (None,) * depth(f)
+    return sliding_from(f)
+
+
+def sliding_from(f: Fields) -> tuple[int | None, ...]:
+    """Layers from `max_window_layers` on slide, unless `layer_types` says otherwise."""
     kinds, window = layer_types(f), f.optional("sliding_window")
     if kinds is not None:
         f.set_aside("max_window_layers", note="layer_types says which layers slide")
         return windows_of(f, kinds, window)
     first = f.integer("max_window_layers", least=0)
+    if window is None:
+        f.set_aside("use_sliding_window", "max_window_layers", note="sliding_window is null")
+    elif first >= depth(f):
+        f.set_aside("use_sliding_window", "sliding_window", note="max_window_layers: no layer slides")
     return tuple(window if index >= first else None for index in range(depth(f)))
 
 
@@ -176,6 +185,8 @@ def windows_of(f: Fields, kinds: tuple[str, ...], window: int | None) -> tuple[i
     if window is None and SLIDING in kinds:
         where = f"layer_types[{kinds.index(SLIDING)}]"
         raise InputError(f"`{where}` is `{SLIDING}` and {f.said('sliding_window')}, expected a window")
+    if SLIDING not in kinds:
+        f.set_aside("sliding_window", note="no layer slides")
     return tuple(window if kind == SLIDING else None for kind in kinds)
 
 

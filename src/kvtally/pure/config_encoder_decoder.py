@@ -26,7 +26,10 @@ def marian(f: Fields) -> Decoder:
     if f.flag("share_encoder_decoder_embeddings"):
         f.set_aside("decoder_vocab_size", note="share_encoder_decoder_embeddings is true")
         return whole
-    return replace(whole, vocab_size=f.optional("decoder_vocab_size") or whole.vocab_size)
+    own = f.optional("decoder_vocab_size")
+    if own is None:
+        f.set_aside("share_encoder_decoder_embeddings", note="decoder_vocab_size is null")
+    return replace(whole, vocab_size=own or whole.vocab_size)
 
 
 def mvp(f: Fields) -> Decoder:

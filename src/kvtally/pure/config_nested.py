@@ -28,6 +28,8 @@ def llama4_text(f: Fields) -> Decoder:
     kinds, sparse = _llama4_kinds(f), _llama4_sparse(f)
     chosen = replace(experts(f, replace(FEW, shared="intermediate_size")), all_run=True)
     dense = Mlp(width=f.integer("intermediate_size_mlp"))
+    if all(sparse):
+        f.set_aside("intermediate_size_mlp", note="no layer has this MLP")
     mixer, chunk = attention(f), f.optional("attention_chunk_size")
     if chunk is None and CHUNKED in kinds:
         raise InputError(f"`layer_types` has `{CHUNKED}` and {f.said('attention_chunk_size')}, expected a length")
@@ -78,6 +80,8 @@ def minimax_m3(f: Fields) -> Decoder:
             raise InputError(f"`{name}` has {len(given):,} entries, expected one for each of {layers:,} layers")
     chosen = experts(f, FEW)
     dense = Mlp(width=f.integer("dense_intermediate_size"))
+    if all(sparse):
+        f.set_aside("dense_intermediate_size", note="no layer has this MLP")
     mixer = attention(f)
     _m3_agrees(f, own, chosen.width, sparse)
     indexer, top, block = _m3_indexer(f, own) if SPARSE in kinds else (None, None, 1)

@@ -53,6 +53,8 @@ def _lfm(f: Fields, listed: tuple[str, ...], of_mlp: tuple[Mlp | Experts, ...]) 
         f.agrees(name, hidden, "as wide as the hidden state")
     f.agrees("num_heads", f.integer("num_attention_heads"), "num_attention_heads under another name")
     mixers: dict[str, Mixer] = {CONV: short_conv(f)}
+    if CONV not in listed:
+        f.set_aside("conv_L_cache", note="no layer has a convolution")
     if FULL in listed:
         mixers[FULL] = attention(f)
     return decoder(f, tuple(Layer(mixer=mixers[kind], mlp=mlp) for kind, mlp in zip(listed, of_mlp, strict=True)))

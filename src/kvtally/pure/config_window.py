@@ -98,6 +98,7 @@ def smollm3(f: Fields) -> tuple[int | None, ...]:
     rotary = given or tuple(int((index + 1) % every != 0) for index in range(layers))
     if not f.flag("use_sliding_window") and kinds is None:
         f.set_aside("sliding_window", "max_window_layers", note="use_sliding_window is false")
+        f.set_aside("no_rope_layer_interval", note="which layers rotate, and no layer slides")
         return (None,) * layers
     return in_turn(lambda i: not rotary[i], f"{SLIDING} without rotary positions, else {FULL}")(f)
 

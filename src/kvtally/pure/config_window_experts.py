@@ -8,7 +8,16 @@ from dataclasses import replace
 from kvtally.core.decoder import Decoder, Layer
 from kvtally.core.errors import InputError
 from kvtally.core.mlp import Experts, Mlp
-from kvtally.pure.config_dense import FULL, SLIDING, attention, decoder, depth, layer_types, stack, windows_of
+from kvtally.pure.config_dense import (
+    FULL,
+    SLIDING,
+    attention,
+    decoder,
+    depth,
+    layer_types,
+    sliding_from,
+    stack,
+)
 from kvtally.pure.config_experts import (
     FEW,
     ROUTED,
@@ -30,16 +39,6 @@ BEAM = in_turn(lambda i: bool((i + 1) % 6), f"{FULL} every 6 and last, else {SLI
 FLINT = in_turn(lambda i: i >= 2 and i % 4 != 1, f"{FULL} at 0, 1, 5, 9 … and last, else {SLIDING}", full_last=True)
 KOLIBRI = in_turn(lambda i: bool((i + 1) % 5), f"{FULL} every 5, else {SLIDING}")
 MIMO = in_turn(lambda i: i > 0 and bool((i + 1) % 6), f"{FULL} first and every 6, else {SLIDING}")
-
-
-def dots1(f: Fields) -> tuple[int | None, ...]:
-    """dots.llm1: layers from `max_window_layers` on slide, unless `layer_types` says otherwise."""
-    kinds = layer_types(f)
-    if kinds is not None:
-        f.set_aside("max_window_layers", note="layer_types says which layers slide")
-        return windows_of(f, kinds, f.optional("sliding_window"))
-    first, window = f.integer("max_window_layers", least=0), f.optional("sliding_window")
-    return tuple(window if index >= first else None for index in range(depth(f)))
 
 
 def qwen2_moe(f: Fields) -> tuple[int | None, ...]:
@@ -67,6 +66,8 @@ def cohere2_moe(f: Fields) -> Decoder:
     if len(sparse) != layers:
         raise InputError(f"`mlp_layer_types` has {len(sparse):,} entries and {f.said('num_hidden_layers')}")
     width = f.optional("prefix_dense_intermediate_size") or f.integer("intermediate_size")
+    if not dense:
+        f.set_aside("prefix_dense_sliding_window_pattern", "prefix_dense_intermediate_size", note="none is dense")
     chosen = experts(f, Spelled(width="intermediate_size", count="num_shared_experts"))
     f.set_aside("shared_expert_combination_strategy", "expert_selection_fn", note="how experts are weighted")
     return stack(f, windows, tuple(chosen if s else Mlp(width=width) for s in sparse))
@@ -132,7 +133,7 @@ FAMILIES: dict[str, Callable[[Fields], Decoder]] = {
     "afmoe": mixture(after("num_dense_layers", own=SHARED), by_pattern("global_attn_every_n_layers"), gate=True),
     "beam": mixture(behind(3), BEAM, gate=True),
     "cohere2_moe": cohere2_moe,
-    "dots1": mixture(after("first_k_dense_replace", 0, ROUTED), dots1),
+    "dots1": mixture(after("first_k_dense_replace", 0, ROUTED), sliding_from),
     "exaone_moe": mixture(after("first_k_dense_replace", 1, SHARED), exaone),
     "flint": mixture(stepped(WIDE_SHARED, dense=(0, 1)), FLINT),
     "granitemoe_swa": mixture(everywhere(FEW), first_of_four),

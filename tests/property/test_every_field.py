@@ -1,0 +1,99 @@
+"""No field is silently ignored: changing one changes the decoder, is refused, or is a noted fact. Every family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvtally.core.errors import InputError
+from kvtally.pure.config import FAMILIES, Fact, read_facts
+from kvtally.pure.config_fields import BEARS, HARMLESS, config_class
+
+SIZES = {
+    "vocab_size": 101, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
+    "intermediate_size": 70,
+}  # fmt: skip
+# What a family needs besides its class defaults: sizes a class leaves open, and that a decoder is meant.
+NEEDS: dict[str, dict[str, Any]] = {
+    "RefinedWeb": SIZES | {"num_key_value_heads": ..., "intermediate_size": ..., "num_kv_heads": 2},
+    "RefinedWebModel": SIZES | {"num_key_value_heads": ..., "intermediate_size": ..., "multi_query": True},
+    "dots1": {"n_routed_experts": 8, "num_experts_per_tok": 2},
+    "glm4_moe": {"head_dim": 128},
+    "deepseek_v2": {"num_experts_per_tok": 6},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
+    "mimo": SIZES | {"num_key_value_heads": 6, "head_dim": 8},
+    **{
+        name: {"is_decoder": True}
+        for name in (
+            "bert", "camembert", "data2vec-text", "ernie", "megatron-bert", "roberta", "roberta-prelayernorm",
+            "xlm-roberta", "xlm-roberta-xl", "bert-generation", "big_bird", "electra", "rembert", "roc_bert",
+            "roformer", "xmod",
+        )
+    },
+}  # fmt: skip
+# Not read from class defaults alone: refused for a reason, nested, or known from JSON of their own only. Tests of
+# their own modules change their fields.
+ELSEWHERE = {
+    "gemma4_assistant", "gemma4_unified_assistant", "blt", "prophetnet", "reformer", "xlm", "xlnet", "minimax_m3",
+    "openelm", "nemotron-nas", "deci", "chatglm", "kimi_k2", "musicgen", "musicgen_melody", "minimax_text_01",
+    "qwen4_exp", "qwen4_exp_text",
+}  # fmt: skip
+
+
+def read(config: dict[str, Any]) -> tuple[Any, tuple[Fact, ...]]:
+    """Decoder and facts, with a source of 17 tokens where the family asks for one."""
+    config = {name: value for name, value in config.items() if value is not ...}
+    try:
+        return read_facts(config)
+    except InputError as error:
+        if "`source` is not given" not in str(error):
+            raise
+        return read_facts(config, source=17)
+
+
+def base(family: str) -> dict[str, Any]:
+    """The smallest config of a family that is read."""
+    bare = {"model_type": family} | NEEDS.get(family, {})
+    try:
+        read(bare)
+    except InputError as error:
+        if "`text_config` is missing" not in str(error):
+            raise
+        return bare | {"text_config": {}}
+    return bare
+
+
+def others(value: object) -> list[Any]:
+    """Values unlike `value`, of its kind."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1, 2 * value + 2, 1]
+    return [3, 5] if value is None else ["nonsense"] if isinstance(value, str) else []
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in ELSEWHERE])
+def test_a_changed_field_changes_the_decoder_or_is_refused_or_noted(family: str) -> None:
+    bare = base(family)
+    before, _ = read(bare)
+    ignored = []
+    for name, value in config_class(family).defaults.items():
+        tried = others(value) if BEARS.search(name) and not HARMLESS.fullmatch(name) else []
+        if tried and all(_is_ignored(bare | {name: other}, name, before) for other in tried):
+            ignored.append(name)
+    assert not ignored, f"{family}: changing {ignored} changes nothing, and no fact says why"
+
+
+def _is_ignored(config: dict[str, Any], name: str, before: object) -> bool:
+    try:
+        after, facts = read(config)
+    except InputError:
+        return False
+    return after == before and not any(fact.note for fact in facts if name in (fact.name, fact.source.split(".")[-1]))
+
+
+@pytest.mark.parametrize("family", sorted(ELSEWHERE))
+def test_what_is_left_to_other_tests_is_not_read_from_defaults(family: str) -> None:
+    with pytest.raises(InputError):
+        read({"model_type": family})
