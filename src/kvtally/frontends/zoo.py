@@ -17,26 +17,33 @@ if TYPE_CHECKING:
     from kvtally.live.zoo_row import Row
 
 FORMATS = ("table", "json", "md")
+ENGINES = ("local", "ray")
 MOST_JOBS = 256
 
 
 @click.command()
 @click.option("--only", metavar="A,B,…", help="These architectures, by model_type [every one].")
 @click.option("-n", "jobs", metavar="JOBS", default="1", help="Architectures at a time [1].")
+@click.option("--engine", metavar="local|ray", default="local", help="Processes here, or a Ray cluster [local].")
 @click.option("--new", is_flag=True, help="Run nothing: name the architectures that kvtally does not read.")
 @click.option("--results", metavar="FILE", help="Keep each row here as it is done, and go on from those that are.")
 @click.option("--format", "form", metavar="table|json|md", default="table", help="How to print it [table].")
 @click.option("--out", metavar="FILE", help="Write it there instead of to stdout.")
-def zoo(*, only: str | None, jobs: str, new: bool, results: str | None, form: str, out: str | None) -> int:
+def zoo(
+    *, only: str | None, jobs: str, engine: str, new: bool, results: str | None, form: str, out: str | None
+) -> int:
     """Build a tiny real model of every architecture of the installed transformers; count it, and compare.
 
     Each in a process of its own. 0: what kvtally says of those it reads is so. 1: some of it is not.
     """
     require_one_of("--format", form, FORMATS)
+    require_one_of("--engine", engine, ENGINES)
     at_once = require_int("-n", int(jobs) if jobs.isdecimal() else jobs, least=1, most=MOST_JOBS)
     from kvtally.live import zoo as live
+    from kvtally.live.zoo_ray import sweep_on_ray
     from kvtally.live.zoo_sweep import sweep
 
+    visit = sweep_on_ray if engine == "ray" else sweep
     if new:
         click.echo(_unread(live.unread()))
         return 0
@@ -45,7 +52,7 @@ def zoo(*, only: str | None, jobs: str, new: bool, results: str | None, form: st
     rows = [kept[name] for name in names if name in kept]
     stopped = False
     try:
-        for row in sweep([name for name in names if name not in kept], jobs=at_once):
+        for row in visit([name for name in names if name not in kept], jobs=at_once):
             rows.append(row)
             if results:
                 _append(results, json.dumps(row.to_dict()) + "\n")
