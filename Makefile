@@ -15,7 +15,7 @@ help:  ## list the targets
 	@touch $@
 
 .venv/test: .venv/base
-	$(PIP) --group test --group lint --editable '.[hf]'
+	$(PIP) --group test --group engines --group lint --editable '.[hf]'
 	$(BIN)/python tests/fetch_smollm2.py
 	@touch $@
 

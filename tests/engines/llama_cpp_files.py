@@ -17,7 +17,7 @@ MHA = BASE | {HEADS: 6}
 GQA = MHA | {KV_HEADS: 2}
 WIDE = GQA | {K_WIDTH: 64, V_WIDTH: 64}
 SPARSE = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 48}
-SSM = {"ssm.conv_kernel": 4, "ssm.inner_size": 768, "ssm.state_size": 64, "ssm.time_step_rank": 12}
+SSM = {"ssm.conv_kernel": 4, "ssm.inner_size": 384, "ssm.state_size": 128, "ssm.time_step_rank": 12}
 MAMBA2 = SSM | {"ssm.time_step_rank": 6, "ssm.group_count": 2}
 DELTA = {
     "ssm.conv_kernel": 4, "ssm.inner_size": 512, "ssm.state_size": 64, "ssm.time_step_rank": 8, "ssm.group_count": 4,

@@ -118,6 +118,7 @@ def test_a_gguf_file_that_claims_too_much_takes_neither_memory_nor_time(name: st
     assert refused(path) == (3, f"hostile.gguf: {message}")
 
 
+AN_INTEGER = "expected an integer of at least 1 and at most 1,000,000,000"
 LIES = "\n\nhint: give the config.json that lies beside the weights"
 TOO_DEEP = f"is JSON nested too deep, expected a config of a few levels{LIES}"
 JSON = {
@@ -148,10 +149,10 @@ SMALL_JSON = {
     b'{"model_type": "\xe9"}': f"is not JSON: byte 16 is no UTF-8 text{LIES}",
     b"": f"is not JSON: Expecting value at line 1, column 1{LIES}",
     b"[]": f"is [], expected a JSON object{LIES}",
-    with_llama('"head_dim": NaN'): "has NaN, expected a finite number",
-    with_llama('"head_dim": Infinity'): "has Infinity, expected a finite number",
-    with_llama('"head_dim": -Infinity'): "has -Infinity, expected a finite number",
-    with_llama('"head_dim": 1e999'): "has 1e999, expected a finite number",
+    with_llama('"head_dim": NaN'): f"`head_dim` is NaN, {AN_INTEGER}",
+    with_llama('"head_dim": Infinity'): f"`head_dim` is Infinity, {AN_INTEGER}",
+    with_llama('"head_dim": -Infinity'): f"`head_dim` is -Infinity, {AN_INTEGER}",
+    with_llama('"head_dim": 1e999'): f"`head_dim` is Infinity, {AN_INTEGER}",
     with_llama('"head_dim": 4.0'): "`head_dim` is 4.0, expected an integer of at least 1 and at most 1,000,000,000",
     with_llama('"head_dim": -4'): "`head_dim` is -4, expected an integer of at least 1 and at most 1,000,000,000",
     with_llama('"head_dim": "4"'): '`head_dim` is "4", expected an integer of at least 1 and at most 1,000,000,000',
@@ -164,6 +165,12 @@ SMALL_JSON = {
     with_llama('"vocab_size": 9, "vocab_size": 9'): "has `vocab_size` twice in one object, expected it once",
     with_llama('"rope_scaling": {"a": 1, "a": 2}'): "has `a` twice in one object, expected it once",
 }  # fmt: skip
+
+
+def test_a_number_that_is_none_is_let_be_where_nobody_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(with_llama('"time_step_limit": [0.0, Infinity]'))
+    assert main(["facts", str(path)]) == 0
 
 
 @pytest.mark.parametrize("content", SMALL_JSON, ids=lambda content: content[-40:].decode("latin-1"))

@@ -58,6 +58,18 @@ def test_the_longest_context_is_tight(decoder: Decoder, batch: int, memory: int)
     assert longest(needed, memory, batch + 1) <= tokens
 
 
+@given(st.integers(0, 10**6), st.integers(1, 300), st.integers(0, 99), st.integers(0, 10**13))
+def test_what_fits_does_not_depend_on_where_the_search_starts(memory: int, each: int, rest: int, near: int) -> None:
+    def stairs(tokens: int, batch: int) -> int:  # grows by 7 requests or tokens at a time, as pages do
+        return each * -(-tokens * batch // 7) * 7 + rest
+
+    assert fits(stairs, memory, 1, near=near) == fits(stairs, memory, 1)
+    assert longest(stairs, memory, near=near) == longest(stairs, memory)
+    found = longest(stairs, memory, near=near)
+    assert stairs(found + 1, 1) > memory
+    assert found == 0 or stairs(found, 1) <= memory
+
+
 @given(st.sampled_from(sorted(DTYPES)), st.integers(0, 20), st.integers(1, 9))
 def test_rows_take_whole_bytes_and_as_many_as_there_are(name: str, blocks: int, rows: int) -> None:
     found, width = DTYPES[name], 32 * blocks

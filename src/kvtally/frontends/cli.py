@@ -18,6 +18,7 @@ from kvtally.core.errors import InputError, KvtallyError, UnreadableError
 from kvtally.frontends import options, render
 from kvtally.frontends.explore.command import explore
 from kvtally.frontends.question import answer
+from kvtally.frontends.size_command import size
 from kvtally.frontends.zoo import zoo
 
 HELP = """kvtally: exact counts of what a KV cache saves, and what it costs
@@ -29,6 +30,7 @@ HELP = """kvtally: exact counts of what a KV cache saves, and what it costs
   Over a conversation?                kvtally count gpt2 --turns 512+128,64+128
   With the prompt in chunks?          kvtally count gpt2 --chunk 128
   Is that right, cell by cell?        kvtally count gpt2 --against executed
+  How many bytes, and what fits?      kvtally size llama-3.1-8b --memory 80GiB
   Which models are built in?          kvtally models
   Where does each fact come from?     kvtally facts gemma-2-9b
   Does it hold for transformers?      kvtally zoo --only llama
@@ -138,6 +140,7 @@ def lab(words: tuple[str, ...]) -> int:
 
 
 kvtally.add_command(explore)
+kvtally.add_command(size)
 kvtally.add_command(zoo)
 
 

@@ -29,9 +29,7 @@ MOST_JOBS = 256
 @click.option("--results", metavar="FILE", help="Keep each row here as it is done, and go on from those that are.")
 @click.option("--format", "form", metavar="table|json|md", default="table", help="How to print it [table].")
 @click.option("--out", metavar="FILE", help="Write it there instead of to stdout.")
-def zoo(
-    *, only: str | None, jobs: str, engine: str, new: bool, results: str | None, form: str, out: str | None
-) -> int:
+def zoo(*, only: str | None, jobs: str, engine: str, new: bool, results: str | None, form: str, out: str | None) -> int:
     """Build a tiny real model of every architecture of the installed transformers; count it, and compare.
 
     Each in a process of its own. 0: what kvtally says of those it reads is so. 1: some of it is not.

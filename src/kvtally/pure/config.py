@@ -82,9 +82,7 @@ def read_config(config: Config, *, where: str = "config", source: int | None = N
     return read_facts(config, where=where, source=source)[0]
 
 
-def read_facts(
-    config: Config, *, where: str = "config", source: int | None = None
-) -> tuple[Decoder, tuple[Fact, ...]]:
+def read_facts(config: Config, *, where: str = "config", source: int | None = None) -> tuple[Decoder, tuple[Fact, ...]]:
     """The Decoder that a config describes, and every fact it rests on with where that came from.
 
     >>> decoder, facts = read_facts({"model_type": "llama", "num_hidden_layers": 2})

@@ -10,11 +10,12 @@ from kvtally.core.decoder import Decoder
 from kvtally.core.dtype import Dtype, dtype
 from kvtally.core.errors import InputError, require_int, require_one_of
 from kvtally.core.footprint import Place
-from kvtally.pure.engine_parts import Kept, kept, padded, require_kinds
+from kvtally.pure.engine_parts import Asked, Kept, kept, padded, require_kinds, summed
 from kvtally.pure.size import CacheTypes
 
 NAMES = {"fp16": "f16", "fp32": "f32"}  # as llama.cpp prints them
 TYPES = ("fp32", "fp16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
+RECURRENT = "llama_memory_recurrent"
 VERSIONS = ("2025-11", "2025-05", "before iSWA")
 
 
@@ -68,7 +69,7 @@ class Cache:
 
     def __str__(self) -> str:
         sizes = [mib(self.bytes), mib(sum(self.first.values())), mib(sum(self.second.values()))]
-        if self.name == "llama_memory_recurrent":
+        if self.name == RECURRENT:
             head = f"({self.cells:6} cells, {self.layers:3} layers, {self.sequences:2} seqs), R"
             names = ("S",)
         else:
@@ -80,33 +81,39 @@ class Cache:
         )
 
 
-def caches(
-    decoder: Decoder, tokens: int, *, batch: int, types: CacheTypes, rules: LlamaCppRules
-) -> tuple[Cache, ...]:
-    """The caches that llama.cpp allocates for `batch` sequences of `tokens` tokens, in its order.
+def caches(decoder: Decoder, asked: Asked, rules: LlamaCppRules) -> tuple[Cache, ...]:
+    """The caches that llama.cpp allocates for the sequences asked for, in its order.
 
-    Cells of a stream are n_ctx / streams, padded to 256; a row is all K (or V) of a layer and token; a
+    Cells of a stream are n_ctx / streams, rounded up and padded to 256; a row is all K (or V) of a layer and token; a
     sliding layer has PAD(min(cells, window * (sequences if unified else 1) + n_ubatch)) cells; recurrent
     memory is float32, one cell a sequence. MLA has no V. Source: src/llama-kv-cache*.cpp,
-    llama-memory-recurrent.cpp. Not counted: cross attention, which llama.cpp does not cache.
+    llama-memory-recurrent.cpp. Not counted: cross attention, whose K and V llama.cpp
+    makes anew in every pass.
     """
     parts = tuple(part for part in kept(decoder) if part.kind != "cross")
     require_kinds("llama.cpp", parts, ("full", "sliding", "chunked", "recurrent"))
-    known_types(types, parts)
-    base, streams = cells(tokens, batch, rules)
+    known_types(asked.types, parts)
+    base, streams = cells(asked.tokens, asked.batch, rules)
     own = [part for part in parts if part.kind != "recurrent"]
     recurrent = [part for part in parts if part.kind == "recurrent"]
     slides = rules.version != "before iSWA" and any(part.limit for part in own)
-    empty = () if recurrent else tuple(i for i, layer in enumerate(decoder.layers) if not layer.mixers)
     full = [part for part in own if not (slides and part.limit)]
-    found = [_attention(full, base, streams, batch, types, rules, empty)] if full or slides or empty else []
+    empty = 0 if recurrent else without_any(decoder, own)
+    found = []
+    if own or empty:
+        found.append(_attention(full, (base, streams), asked, rules, empty=empty))
     if slides:
-        limit = max(part.limit or 0 for part in own)
-        short = sliding_cells(base, limit, batch, rules)
-        found.append(_attention([p for p in own if p.limit], short, streams, batch, types, rules))
+        short = sliding_cells(base, max(part.limit or 0 for part in own), asked.batch, rules)
+        found.append(_attention([part for part in own if part.limit], (short, streams), asked, rules))
     if recurrent:
-        found.append(_recurrent(recurrent, len(decoder.layers), batch, types, rules))
+        found.append(_recurrent(recurrent, len(decoder.layers), asked.batch * (1 + rules.snapshots), asked.batch))
     return tuple(found)
+
+
+def without_any(decoder: Decoder, own: list[Kept]) -> int:
+    """Layers that keep nothing and read no other's: llama.cpp counts them, with K and V of width 0."""
+    having = {part.layer for part in own}
+    return sum(layer.reads is None and index not in having for index, layer in enumerate(decoder.layers))
 
 
 def cells(tokens: int, batch: int, rules: LlamaCppRules) -> tuple[int, int]:
@@ -117,7 +124,7 @@ def cells(tokens: int, batch: int, rules: LlamaCppRules) -> tuple[int, int]:
     """
     n_ctx = tokens * batch if rules.n_ctx is None else rules.n_ctx
     streams = 1 if rules.unified or rules.version != VERSIONS[0] else batch
-    return padded(max(1, n_ctx // streams), rules.pad), streams
+    return padded(max(1, -(-n_ctx // streams)), rules.pad), streams
 
 
 def sliding_cells(base: int, window: int, batch: int, rules: LlamaCppRules) -> int:
@@ -133,22 +140,21 @@ def sliding_cells(base: int, window: int, batch: int, rules: LlamaCppRules) -> i
     return padded(min(base, window * (batch if rules.unified else 1) + min(rules.n_ubatch, rules.n_batch)), rules.pad)
 
 
-def reserve(
-    decoder: Decoder, tokens: int, batch: int, types: CacheTypes, tensor_parallel: int, rules: LlamaCppRules
-) -> dict[Place, int]:
+def reserve(decoder: Decoder, asked: Asked, rules: LlamaCppRules) -> dict[Place, int]:
     """Bytes that llama.cpp allocates, by layer and part."""
-    if tensor_parallel != 1:
+    if asked.tensor_parallel != 1:
         raise InputError(
-            f"`tensor_parallel` is {tensor_parallel}, expected 1: llama.cpp splits models by layers",
+            f"`tensor_parallel` is {asked.tensor_parallel}, expected 1: llama.cpp splits models by layers",
             hint="add the bytes of the layers on each device",
         )
-    parts: dict[Place, int] = {}
-    for cache in caches(decoder, tokens, batch=batch, types=types, rules=rules):
-        names = ("conv", "state") if cache.name == "llama_memory_recurrent" else ("k", "v")
+    latent = {part.layer for part in kept(decoder) if part.elements("latent")}
+    found: list[tuple[Place, int]] = []
+    for cache in caches(decoder, asked, rules):
+        names = ("conv", "state") if cache.name == RECURRENT else ("k", "v")
         for part, table in zip(names, (cache.first, cache.second), strict=True):
-            for layer, n in table.items():
-                parts[layer, part] = n
-    return parts
+            named = (("latent" if part == "k" and layer in latent else part, layer, n) for layer, n in table.items())
+            found += (((layer, name), n) for name, layer, n in named)
+    return summed(found)
 
 
 def mib(n: int) -> str:
@@ -161,43 +167,35 @@ def mib(n: int) -> str:
     return f"{single / 2**20:.2f}"
 
 
-def _attention(
-    parts: list[Kept],
-    each: int,
-    streams: int,
-    batch: int,
-    types: CacheTypes,
-    rules: LlamaCppRules,
-    empty: tuple[int, ...] = (),
-) -> Cache:
+def _attention(parts: list[Kept], cut: tuple[int, int], asked: Asked, rules: LlamaCppRules, *, empty: int = 0) -> Cache:
+    """The cache of these layers, `cut` into cells of a stream and streams."""
+    each, streams = cut
+    k, v = asked.types.k, asked.types.v
     widest = max((part.elements("v") for part in parts), default=0)
-    k, v = {}, {}
-    for part in parts:
-        k[part.layer] = each * streams * types.k.row(part.elements("k", "latent"))
-        values = part.elements("v") if rules.flash_attention else widest
-        v[part.layer] = each * streams * types.v.row(values)
+    keys = ((part.layer, each * streams * k.row(part.elements("k", "latent"))) for part in parts)
+    values = ((part.layer, part.elements("v") if rules.flash_attention else widest) for part in parts)
     return Cache(
         name="llama_kv_cache",
         cells=each,
-        layers=len(parts) + len(empty),
-        sequences=batch,
+        layers=len(parts) + empty,
+        sequences=asked.batch,
         streams=streams,
-        first=k,
-        second=v,
-        types=(printed(types.k), printed(types.v)),
+        first=summed(keys),
+        second=summed((layer, each * streams * v.row(width)) for layer, width in values),
+        types=(printed(k), printed(v)),
     )
 
 
-def _recurrent(parts: list[Kept], layers: int, batch: int, types: CacheTypes, rules: LlamaCppRules) -> Cache:
-    rows, state = batch * (1 + rules.snapshots), dtype("fp32")
+def _recurrent(parts: list[Kept], layers: int, rows: int, sequences: int) -> Cache:
+    state = dtype("fp32")
     return Cache(
-        name="llama_memory_recurrent",
-        cells=batch,
+        name=RECURRENT,
+        cells=sequences,
         layers=layers,
-        sequences=batch,
+        sequences=sequences,
         streams=1,
-        first={part.layer: rows * state.row(part.elements("conv")) for part in parts},
-        second={part.layer: rows * state.row(part.elements("state")) for part in parts},
+        first=summed((part.layer, rows * state.row(part.elements("conv"))) for part in parts),
+        second=summed((part.layer, rows * state.row(part.elements("state"))) for part in parts),
         types=("f32", "f32"),
     )
 
@@ -218,6 +216,6 @@ def printed(found: Dtype) -> str:
     return NAMES.get(str(found), str(found))
 
 
-def lines(decoder: Decoder, tokens: int, *, batch: int, types: CacheTypes, rules: LlamaCppRules) -> Iterator[str]:
+def lines(decoder: Decoder, asked: Asked, rules: LlamaCppRules) -> Iterator[str]:
     """The lines that llama.cpp prints of its caches."""
-    return (str(cache) for cache in caches(decoder, tokens, batch=batch, types=types, rules=rules))
+    return (str(cache) for cache in caches(decoder, asked, rules))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
 
 from kvtally.core.decoder import Decoder
 from kvtally.core.dtype import Dtype
@@ -10,9 +13,22 @@ from kvtally.core.errors import InputError, require_int
 from kvtally.core.holding import Holding, holdings
 from kvtally.core.mixer import Mixer
 from kvtally.core.passes import LONGEST, Pass
+from kvtally.pure.size import CacheTypes
+
+Key = TypeVar("Key", bound=Hashable)
 
 FAR = LONGEST << 20  # a context longer than any
 ATTENTION = ("full", "sliding", "chunked", "index", "cross")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What an engine is asked to hold: `batch` requests of `tokens` tokens, in these types, on so many devices."""
+
+    tokens: int
+    batch: int = 1
+    types: CacheTypes
+    tensor_parallel: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +48,11 @@ class Kept:
     limit: int | None
     rows: tuple[Holding, ...]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its parts, each once: k, v, latent …"""
+        return tuple(dict.fromkeys(row.part for row in self.rows))
+
     def elements(self, *parts: str) -> int:
         """Elements of a token (or of the state) in `parts`."""
         return sum(row.heads * row.width for row in self.rows if row.part in parts)
@@ -41,6 +62,7 @@ class Kept:
         return sum(dtype.bytes(row.heads, row.width) for row in self.rows if row.part == part)
 
 
+@lru_cache(maxsize=16)  # a search for what fits asks for one decoder again and again
 def kept(decoder: Decoder, *, tensor_parallel: int = 1) -> tuple[Kept, ...]:
     """What every mixer of the decoder keeps of its own, in the order of the layers.
 
@@ -66,6 +88,18 @@ def require_kinds(engine: str, parts: tuple[Kept, ...], known: tuple[str, ...]) 
                 f"known here; known: " + ", ".join(f"`{kind}`" for kind in known),
                 hint="ask for the bytes held, or for another engine",
             )
+
+
+def summed(pairs: Iterable[tuple[Key, int]]) -> dict[Key, int]:
+    """The sum of the numbers of each key: one layer may keep more than one thing.
+
+    >>> summed([("a", 1), ("b", 2), ("a", 3)])
+    {'a': 4, 'b': 2}
+    """
+    sums: dict[Key, int] = {}
+    for key, n in pairs:
+        sums[key] = sums.get(key, 0) + n
+    return sums
 
 
 def padded(n: int, to: int) -> int:

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from math import isinf
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +98,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _parsed(content: bytes) -> dict[str, Any]:
     hint = "give the config.json that lies beside the weights"
     try:
-        value = json.loads(content, object_pairs_hook=_object, parse_constant=_no_number, parse_float=_float)
+        value = json.loads(content, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         problem = f"is not JSON: {error.msg} at line {error.lineno:,}, column {error.colno:,}"
         raise InputError(problem, hint=hint) from None
@@ -122,15 +121,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = max(names, key=Counter(names).__getitem__)
         raise InputError(f"has `{twice:.60}` twice in one object, expected it once")
     return made
-
-
-def _float(text: str) -> float:
-    value = float(text)
-    return _no_number(text) if isinf(value) else value
-
-
-def _no_number(text: str) -> float:
-    raise InputError(f"has {text:.60}, expected a finite number")
 
 
 def _from_hub(name: str) -> Path:

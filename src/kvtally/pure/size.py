@@ -119,10 +119,11 @@ def held_bytes(decoder: Decoder, types: CacheTypes, *, tensor_parallel: int = 1)
     return lambda tokens, batch: batch * sum(each * holding.tokens(tokens) for holding, each in rows)
 
 
-def fits(needed: Bytes, memory: int, tokens: int) -> int:
+def fits(needed: Bytes, memory: int, tokens: int, *, near: int = 1) -> int:
     """How many requests of `tokens` tokens fit in `memory` bytes; `needed(tokens, batch)` are bytes they take.
 
-    Found by bisection, as bytes need not grow in proportion: one more does not fit.
+    Found by bisection, as bytes need not grow in proportion: one more does not fit. `near` is where the search
+    starts; the answer does not depend on it.
 
     >>> from kvtally.core.decoder import lesson
     >>> fits(lambda tokens, batch: size(lesson(), tokens, batch=batch).bytes_held, 100_000, 100)  # 25,600 each
@@ -130,13 +131,13 @@ def fits(needed: Bytes, memory: int, tokens: int) -> int:
     """
     require_int("memory", memory, least=0)
     require_int("tokens", tokens, least=1, most=LONGEST)
-    return _most(lambda batch: needed(tokens, batch), memory)
+    return _most(lambda batch: needed(tokens, batch), memory, near)
 
 
-def longest(needed: Bytes, memory: int, batch: int = 1) -> int:
+def longest(needed: Bytes, memory: int, batch: int = 1, *, near: int = 1) -> int:
     """The most tokens of which `batch` requests fit in `memory` bytes; LONGEST where nothing limits them.
 
-    0 where not even one token fits.
+    0 where not even one token fits. `near` is where the search starts.
 
     >>> from kvtally.core.decoder import lesson
     >>> longest(lambda tokens, batch: size(lesson(), tokens, batch=batch).bytes_held, 100_000)  # 256 a token
@@ -144,18 +145,22 @@ def longest(needed: Bytes, memory: int, batch: int = 1) -> int:
     """
     require_int("memory", memory, least=0)
     require_int("batch", batch, least=1, most=LONGEST)
-    return _most(lambda tokens: needed(tokens, batch), memory)
+    return _most(lambda tokens: needed(tokens, batch), memory, near)
 
 
-def _most(needed: Callable[[int], int], memory: int) -> int:
-    """The largest n of at most LONGEST whose bytes, and those of all below, are at most `memory`; 0 if there is none.
+def _most(needed: Callable[[int], int], memory: int, near: int) -> int:
+    """The largest n of at most LONGEST whose bytes are at most `memory`; 0 if there is none.
 
-    `needed` must not fall as n grows.
+    `needed` must not fall as n grows. From `near` in doubled steps to where it turns, then by bisection.
     """
-    low, high = 0, 1
-    while high < LONGEST and needed(high) <= memory:
-        low, high = high, 2 * high
-    high = min(high, LONGEST + 1)
+    low, high, step = 0, LONGEST + 1, 1
+    probe = min(max(near, 1), LONGEST)
+    while low < probe < high:
+        if needed(probe) <= memory:
+            low, probe = probe, probe + step
+        else:
+            high, probe = probe, probe - step
+        step *= 2
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if needed(middle) <= memory else (low, middle)

@@ -12,14 +12,14 @@ from kvtally.core.holding import Holding, holdings
 from kvtally.core.passes import LONGEST
 from kvtally.pure.size import CacheTypes, cache_types
 
-FULL, ONCE = "full attention", "once"
+FULL, ONCE = "all tokens", "once"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
     """One line of the formula: copies * layers * heads * length * width * bytes an element = bytes of a sequence.
 
-    `what` is K and V, latents, index keys …; `kind` which layers: full attention, window 1,024, once (states).
+    `what` is K and V, latents, index keys …; `kind` how much: all tokens, ≤ 1,024, once (states).
     `copies` is 2 where K and V are of one size. `width` elements of a head take `row` bytes, scales included.
 
     >>> line = Product(what="K and V", kind=FULL, copies=2, layers=32, heads=8, length=32768, width=128,
@@ -100,7 +100,7 @@ def _kind(holding: Holding) -> str:
     held = holding.tokens(LONGEST)
     if held == LONGEST:
         return FULL
-    return f"at most {held:,}" if held == holding.tokens(2 * LONGEST) else "compressed"
+    return f"≤ {held:,}" if held == holding.tokens(2 * LONGEST) else "pooled"
 
 
 def _paired(lines: list[Product]) -> list[Product]:

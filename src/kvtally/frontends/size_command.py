@@ -1,0 +1,140 @@
+"""`kvtally size`: bytes held and reserved, what fits, and why."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvtally.core.errors import InputError
+
+if TYPE_CHECKING:
+    from kvtally.frontends.size_question import SizeAnswer, SizeQuestion
+    from kvtally.live.size_measured import Measured
+
+EPILOG = """MODEL: a config.json or its folder, a .gguf file, a Hugging Face id, one of `kvtally models`,
+or a file that describes the layers. Types: fp32 bf16 fp16 fp8 fp8_per_token_head int8 int8_per_token_head int4
+int4_per_token_head nvfp4 q8_0 q5_1 q5_0 q4_1 q4_0. Bytes are written 80GiB, 24GB or 1000."""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("model")
+@click.option("--tokens", metavar="T", help="Tokens of a request [32768].")
+@click.option("--batch", metavar="B", default="1", help="Requests like it [1].")
+@click.option("--kv-cache-dtype", metavar="TYPE", default="bf16", help="The type of K and V [bf16].")
+@click.option("-ctk", "--k-dtype", metavar="TYPE", help="The type of K alone.")
+@click.option("-ctv", "--v-dtype", metavar="TYPE", help="The type of V alone.")
+@click.option("--tensor-parallel-size", metavar="N", default="1", help="Devices that share the heads [1].")
+@click.option("--block-size", metavar="S", help="Tokens of a page, in engines that have pages.")
+@click.option("--engine", metavar="all|NAME", help="transformers, vllm, sglang or llama.cpp [all].")
+@click.option("--source", metavar="S", help="Tokens an encoder reads (whisper, t5).")
+@click.option("--memory", metavar="BYTES", help="Memory of a device: how much fits?")
+@click.option("--weights", metavar="BYTES|auto", help="Weights to be taken off; auto reads safetensors or GGUF.")
+@click.option("--gpu-memory-utilization", metavar="U", default="0.9", help="The share that may be used [0.9].")
+@click.option(
+    "--explain", metavar="LINE", help="A line of an engine's log (- for stdin): which quantity is it, and why?"
+)
+@click.option("--measure", is_flag=True, help="Measure a real transformers cache, compare every layer.")
+@click.option("--roofline", is_flag=True, help="When is a pass bound by memory, when by arithmetic?")
+@click.option("--ridge", metavar="R", help="FLOPs a byte, or FLOP/s over bytes/s [295, H100 SXM at bf16].")
+@click.option("--fast-memory", metavar="BYTES", help="From which prompt on are N x N scores larger?")
+@click.option("--plot", metavar="FILE", help="Bytes against context length, as .svg or .html.")
+@click.option("--also", metavar="MODEL:TYPE,…", help="More curves in the picture.")
+@click.option("--facts", is_flag=True, help="Where each fact of the model came from.")
+@click.option("--format", "form", metavar="table|json|csv|md", default="table", help="Exact numbers in all but table.")
+@click.option("--html", metavar="FILE", help="Write the answer as a web page, too.")
+def size(model: str, **given: Any) -> int:
+    """Size the KV cache: what attention needs of it, what engines reserve, what fits.
+
+    The multiplications of the memory formula are written out. Returns 1 where what was asked for does not
+    fit, --measure disagrees, or a line of --explain differs.
+    """
+    from kvtally.frontends import size_options, size_text
+    from kvtally.frontends.cli import say
+    from kvtally.frontends.options import integer
+    from kvtally.frontends.render import coloured
+    from kvtally.frontends.size_question import answer
+    from kvtally.pure.model import read_model_facts
+
+    size_options.check(given)
+    source = None if given["source"] is None else integer("source", given["source"], least=1)
+    decoder, found = read_model_facts(model, source=source)
+    weights = size_options.weights(model, given["weights"])
+    if given["explain"] is not None:
+        from kvtally.frontends import size_explain
+
+        explained = size_explain.explanations(decoder, given, weights)
+        say(size_explain.as_text(explained, given["form"], on=coloured()))
+        return 0 if all(one.agrees for one in explained) else 1
+    question = size_options.question(decoder, given, weights)
+    sized = answer(question)
+    measured = _measured(model, question, source) if given["measure"] else None
+    more, texts = _further(question, found, given)
+    if measured:
+        more["measured"] = measured.to_dict()
+        texts.insert(0, size_text.measured_text(measured, on=coloured()))
+    say("\n\n".join([size_text.as_text(sized, form=given["form"], more=more), *_beside(texts, given["form"])]))
+    _files(sized, given)
+    return 0 if sized.good and (measured is None or measured.agree) else 1
+
+
+def _beside(texts: list[str], form: str) -> list[str]:
+    """What stands below a table; in CSV it would be no data, and in JSON it is in the record."""
+    if form == "csv" and texts:
+        from kvtally.frontends.cli import complain
+
+        complain("\n\n".join(texts))
+    return texts if form in ("table", "md") else []
+
+
+def _further(question: SizeQuestion, found: tuple[Any, ...], given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The roofline and the facts, where they are asked for: as records and as texts."""
+    from kvtally.frontends import render
+
+    more: dict[str, Any] = {}
+    texts = []
+    if given["roofline"]:
+        from kvtally.frontends import size_options, size_roofline
+
+        fast = given["fast_memory"]
+        bytes_fast = None if fast is None else size_options.count_of_bytes("fast_memory", fast)
+        line = size_roofline.asked(question, size_options.ridge(given["ridge"]), bytes_fast)
+        more["roofline"] = line.to_dict()
+        texts.append(size_roofline.text(line, on=render.coloured()))
+    if given["facts"]:
+        from kvtally.frontends.facts import ModelFacts, as_text
+
+        facts = ModelFacts(decoder=question.decoder, facts=found)
+        more["facts"] = facts.to_dict()["facts"]
+        texts.append(as_text(facts, "md" if given["form"] == "md" else "table", on=render.coloured()))
+    return more, texts
+
+
+def _measured(model: str, question: SizeQuestion, source: int | None) -> Measured:
+    """What a real cache of the model holds; only a config that transformers builds from can be measured."""
+    from kvtally.pure.described import MARK
+    from kvtally.pure.model import find_config
+
+    config = {} if model.endswith(".gguf") else find_config(model)[0]
+    if not config or MARK in config:
+        raise InputError(f"`--measure` is given with `{model}`, expected a config that transformers can build from")
+    if question.types.k != question.types.v or question.devices > 1:
+        raise InputError("`--measure` is given with K and V of two types or with several devices, expected neither")
+    from kvtally.live.size_measured import measure
+
+    return measure(config, question.tokens, dtype=str(question.types.k), source=source)
+
+
+def _files(sized: SizeAnswer, given: dict[str, Any]) -> None:
+    """Writes the picture and the page that were asked for."""
+    if given["plot"] is not None:
+        from kvtally.frontends import plot, size_plot
+
+        plot.write(size_plot.picture(sized, given["also"]), Path(given["plot"]))
+    if given["html"] is not None:
+        from kvtally.frontends import report, size_report
+
+        words = ("kvtally", *click.get_current_context().find_root().obj)
+        report.write(size_report.page(sized, [shlex.quote(word) for word in words]), Path(given["html"]))
