@@ -51,7 +51,7 @@ docs: .venv/browser  ## real outputs and screenshots into README and docs, the p
 	mkdir -p site && $(BIN)/kvtally explore --no-open --out site/index.html
 
 bench: .venv/test  ## speed as ratios, side by side in one run; never a gate
-	cd bench && ../$(BIN)/python count.py
+	cd bench && for what in count config size; do ../$(BIN)/python $$what.py || exit 1; done
 
 bare:  ## the wheel in an empty environment, base dependencies only
 	bash tests/bare.sh

@@ -16,8 +16,10 @@ import click
 from kvtally import __version__
 from kvtally.core.errors import InputError, KvtallyError, UnreadableError
 from kvtally.frontends import options, render
+from kvtally.frontends.check import check
 from kvtally.frontends.explore.command import explore
 from kvtally.frontends.question import answer
+from kvtally.frontends.replay_command import replay
 from kvtally.frontends.size_command import size
 from kvtally.frontends.zoo import zoo
 
@@ -31,8 +33,10 @@ HELP = """kvtally: exact counts of what a KV cache saves, and what it costs
   With the prompt in chunks?          kvtally count gpt2 --chunk 128
   Is that right, cell by cell?        kvtally count gpt2 --against executed
   How many bytes, and what fits?      kvtally size llama-3.1-8b --memory 80GiB
+  What is reuse worth on my traffic?  kvtally replay trace.jsonl
   Which models are built in?          kvtally models
   Where does each fact come from?     kvtally facts gemma-2-9b
+  Is the cache of my model right?     kvtally check llama
   Does it hold for transformers?      kvtally zoo --only llama
   Can I see it, and play with it?     kvtally explore
   Can I build one myself?             kvtally lab start my-cache
@@ -139,7 +143,9 @@ def lab(words: tuple[str, ...]) -> int:
         return lesson_commands.invoke(context) or 0
 
 
+kvtally.add_command(check)
 kvtally.add_command(explore)
+kvtally.add_command(replay)
 kvtally.add_command(size)
 kvtally.add_command(zoo)
 

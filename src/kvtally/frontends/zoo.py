@@ -39,26 +39,27 @@ def zoo(*, only: str | None, jobs: str, engine: str, new: bool, results: str | N
     at_once = require_int("-n", int(jobs) if jobs.isdecimal() else jobs, least=1, most=MOST_JOBS)
     from kvtally.live import zoo as live
     from kvtally.live.zoo_ray import sweep_on_ray
+    from kvtally.live.zoo_row import Row
     from kvtally.live.zoo_sweep import sweep
 
     visit = sweep_on_ray if engine == "ray" else sweep
     if new:
         click.echo(_unread(live.unread()))
         return 0
-    names = _chosen(only, live.names())
-    kept = _kept(results, live.version()) if results else {}
+    names = chosen(only, live.names())
+    kept = rows_kept(results, live.version(), Row) if results else {}
     rows = [kept[name] for name in names if name in kept]
     stopped = False
     try:
         for row in visit([name for name in names if name not in kept], jobs=at_once):
             rows.append(row)
             if results:
-                _append(results, json.dumps(row.to_dict()) + "\n")
+                append(results, json.dumps(row.to_dict()) + "\n")
             _progress(row, len(rows), len(names))
     except KeyboardInterrupt:
         stopped = True
     rows.sort(key=lambda row: row.name)
-    _deliver(_text(rows, form, live.version()), out)
+    deliver(_text(rows, form, live.version()), out)
     if stopped:
         raise KeyboardInterrupt
     return 1 if any(row.wrong for row in rows) else 0
@@ -70,7 +71,8 @@ def _unread(names: Sequence[str]) -> str:
     return "\n".join(f"{name}: not read: model_type `{name}`" for name in names)
 
 
-def _chosen(only: str | None, known: Sequence[str]) -> list[str]:
+def chosen(only: str | None, known: Sequence[str]) -> list[str]:
+    """The architectures that `--only` names, each of them known; all where it is None."""
     if only is None:
         return list(known)
     from difflib import get_close_matches
@@ -84,15 +86,13 @@ def _chosen(only: str | None, known: Sequence[str]) -> list[str]:
     return wanted
 
 
-def _kept(file: str, version: str) -> dict[str, Row]:
-    """The rows that a run before left in `file`, by name; those of another transformers are run again."""
-    from kvtally.live.zoo_row import Row
-
+def rows_kept(file: str, version: str, kind: Any) -> dict[str, Any]:
+    """The rows of this kind that a run before left in `file`, by name; those of another transformers are run again."""
     if not Path(file).exists():
         return {}
     try:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
-        rows = [Row.from_dict(json.loads(line)) for line in lines]
+        rows = [kind.from_dict(json.loads(line)) for line in lines]
     except OSError as error:
         raise UnreadableError(f"cannot be read: {error.strerror}", where=file) from None
     except (ValueError, KeyError, TypeError):
@@ -102,7 +102,8 @@ def _kept(file: str, version: str) -> dict[str, Row]:
     return {row.name: row for row in rows if row.transformers == version}
 
 
-def _append(file: str, line: str) -> None:
+def append(file: str, line: str) -> None:
+    """Writes a line at the end of a file."""
     try:
         with Path(file).open("a", encoding="utf-8") as stream:
             stream.write(line)
@@ -115,7 +116,8 @@ def _progress(row: Row, done: int, everything: int) -> None:
     sys.stderr.write(f"{done}/{everything} {row.name}: {wrong}\n"[:200].rstrip("\n") + "\n")
 
 
-def _deliver(text: str, out: str | None) -> None:
+def deliver(text: str, out: str | None) -> None:
+    """Writes a text into the file `out`, or to stdout where that is None."""
     if out is None:
         click.echo(text)
         return
@@ -185,12 +187,12 @@ def _markdown(rows: Sequence[Row], version: str) -> str:
     from kvtally.live.zoo_sizes import EXCEPTIONS
 
     told = [f"- `{name}` {exception.why}" for name, exception in sorted(EXCEPTIONS.items())]
-    reasons = [f"- `{name}`: {_escaped(why)}" for name, why in _reasons(rows)] or ["Nothing."]
+    reasons = [f"- `{name}`: {escaped(why)}" for name, why in _reasons(rows)] or ["Nothing."]
     parts = [
         "# The zoo",
         ABOUT.format(version=version),
         "\n".join(f"- {line}" for line in summary(rows)),
-        "\n".join([_joined(HEAD), _joined(["---"] * len(HEAD)), *map(_line, rows)]),
+        "\n".join([joined(HEAD), joined(["---"] * len(HEAD)), *map(_line, rows)]),
         "## What is not so, and why",
         "\n".join(reasons),
         "## What the shrinking rule was told",
@@ -206,7 +208,8 @@ HEAD = (
 )
 
 
-def _joined(cells: Iterable[Any]) -> str:
+def joined(cells: Iterable[Any]) -> str:
+    """A row of a Markdown table."""
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
@@ -215,8 +218,9 @@ def _line(row: Row) -> str:
     asked = [_mark(o.ok) for o in (row.built, row.ran, row.read)]
     missed = ", ".join(f"{n} {term}" for term, n in sorted(row.unseen.items()))
     cells: list[Any] = [f"`{row.name}`", row.model, row.layers or "", *asked, held, _mark(row.traced.ok)]
-    return _joined([*cells, row.cells or "", missed, len(row.unplaced) or ""])
+    return joined([*cells, row.cells or "", missed, len(row.unplaced) or ""])
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """A text as a page of Markdown takes it."""
     return text.replace("|", "\\|").replace("<", "&lt;").replace(os.linesep, " ")

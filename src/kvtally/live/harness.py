@@ -160,22 +160,23 @@ def convention(model: Any, *, source: int | None = None) -> Convention:
     decoder = model.config.get_text_config(decoder=True)
     two = bool(fixed) and IMAGES not in fixed
     own = own_cache(model)
+    some = token_ids(decoder.vocab_size, special_tokens(model.config, decoder), model.device)
+    codebooks = decoder.num_codebooks if decoder.model_type in CODEBOOKS else 1
 
     def fresh() -> Any:
         if keyword is None:
             raise _takes_no_cache(model, takes)
         return own() if own else _fresh_cache(decoder, two=two)
 
-    def call(cache: Any, ids: Any, p: Pass) -> Any:
+    def call(cache: Any, ids: Any, p: Pass, **more: Any) -> Any:
         given = some(p.past + p.new - decoder.prompt_length) if decoder.model_type in WHOLE_TEXT else ids
         rows = {"logits_to_keep": _last_rows(ids if p.past else given, p.logits)} if keeps_logits else {}
         used = fresh() if keyword and cache is None and model.device.type == "meta" else cache
         held = {} if keyword is None or used is None else {keyword: used}
-        read = _images(fixed[IMAGES], ids.shape[1], p) if IMAGES in fixed else fixed
-        return model(**{inputs: given}, **read, **held, **rows, use_cache=used is not None).logits
+        seen = {name: _for_rows(value, ids.shape[0] // codebooks, model.dtype) for name, value in fixed.items()}
+        read = _images(seen[IMAGES], ids, p) if IMAGES in seen else seen
+        return model(**{inputs: given}, **read, **held, **rows, **more, use_cache=used is not None).logits
 
-    some = token_ids(decoder.vocab_size, _special(model.config, decoder), model.device)
-    codebooks = decoder.num_codebooks if decoder.model_type in CODEBOOKS else 1
     return Convention(
         fresh=fresh,
         call=call,
@@ -212,7 +213,7 @@ def _last_rows(ids: Any, rows: int) -> Any:
     return torch.arange(ids.shape[-1] - rows, ids.shape[-1], device=ids.device)
 
 
-def _special(*configs: Any) -> set[int]:
+def special_tokens(*configs: Any) -> set[int]:
     """Every id that a config calls a special token."""
     found: set[int] = set()
     for config in configs:
@@ -261,9 +262,18 @@ def _encoder_outputs(model: Any, source: int | None, takes: Iterable[str]) -> di
     return {keyword: BaseModelOutput(last_hidden_state=numbers) if keyword == "encoder_outputs" else numbers}
 
 
-def _images(given: Any, rows: int, p: Pass) -> dict[str, Any]:
+def _for_rows(given: Any, rows: int, dtype: Any) -> Any:
+    """What an encoder gives, the same for each of `rows` sequences, in the model's type of now."""
+    from transformers.modeling_outputs import BaseModelOutput
+
+    if isinstance(given, BaseModelOutput):
+        return BaseModelOutput(last_hidden_state=_for_rows(given.last_hidden_state, rows, dtype))
+    return given.to(dtype).expand(rows, *given.shape[1:])
+
+
+def _images(given: Any, ids: Any, p: Pass) -> dict[str, Any]:
     """Images in the words of Mllama: with the first pass only, seen by every row (without a mask: a causal one)."""
-    mask = torch.zeros((1, 1, rows, given.shape[1]), dtype=given.dtype, device=given.device)
+    mask = torch.zeros((ids.shape[0], 1, ids.shape[1], given.shape[1]), dtype=given.dtype, device=given.device)
     return {"cross_attention_mask": mask} | ({} if p.past else {IMAGES: given})
 
 
@@ -328,7 +338,7 @@ def _config(settings: Mapping[str, Any]) -> Any:
     name = settings.get("model_type")
     if name not in CONFIG_MAPPING:
         raise InputError(
-            f"`model_type` is {name!r}, expected one of the {len(CONFIG_MAPPING)} that this transformers knows",
+            f"`model_type` is {name!r}, expected one that this transformers knows",
             hint="upgrade transformers, or trace a model you built yourself",
         )
     return AutoConfig.for_model(**{k: v for k, v in settings.items() if k not in ("auto_map", "quantization_config")})

@@ -8,11 +8,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from kvtally.core.errors import MissingExtraError
-from kvtally.live.zoo_row import Row
 from kvtally.live.zoo_sweep import Limits, sweep
 
 
-def sweep_on_ray(wanted: Sequence[str], *, jobs: int = 1, limits: Limits | None = None) -> Iterator[Row]:
+def sweep_on_ray(wanted: Sequence[str], *, jobs: int = 1, limits: Limits | None = None) -> Iterator[Any]:
     """The row of each architecture as it is done, as `sweep` gives it: each is a Ray task of one CPU.
 
     A task forks a process of its own on its node, with the same limits. The cluster is the one that
@@ -29,11 +28,12 @@ def sweep_on_ray(wanted: Sequence[str], *, jobs: int = 1, limits: Limits | None 
         waiting: list[Any] = [one.remote(name, limits) for name in wanted]
         while waiting:
             (done,), waiting = ray.wait(waiting)
-            yield Row.from_dict(ray.get(done))
+            yield (limits or Limits()).row.from_dict(ray.get(done))
     finally:
         ray.shutdown()
 
 
 def _visited(name: str, limits: Limits | None) -> dict[str, Any]:
     (row,) = sweep([name], limits=limits)
-    return row.to_dict()
+    answered: dict[str, Any] = row.to_dict()
+    return answered

@@ -34,8 +34,13 @@ def shrunk(name: str) -> Any:
     """
     from transformers import CONFIG_MAPPING
 
-    kind, exception = CONFIG_MAPPING[name], EXCEPTIONS.get(name, ORDINARY)
-    return kind(**_merged(shrunk_fields(kind(**exception.full)), exception.small))
+    return shrunk_config(CONFIG_MAPPING[name](**EXCEPTIONS.get(name, ORDINARY).full))
+
+
+def shrunk_config(config: Any) -> Any:
+    """A tiny config object of the same class as `config`, with every kind of its layers: `config` is left as it is."""
+    exception = EXCEPTIONS.get(config.model_type, ORDINARY)
+    return type(config)(**_merged(shrunk_fields(config), exception.small))
 
 
 def _merged(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

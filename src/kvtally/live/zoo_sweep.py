@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -19,11 +20,15 @@ from kvtally.live.zoo_row import Outcome, Row, bad
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one architecture may take, in seconds and in bytes, and what is done with it there."""
+    """What one architecture may take, in seconds and in bytes, and what is done with it there.
+
+    `work` answers with a `row`: a record with `name` and `built`, `to_dict` and `from_dict`.
+    """
 
     seconds: float = 120
     memory: int = 6 << 30
-    work: Callable[[str], Row] = visit
+    work: Callable[[str], Any] = visit
+    row: Any = Row
 
 
 @dataclass(slots=True, eq=False)
@@ -33,12 +38,12 @@ class _Visit:
     name: str
     pid: int
     pipe: int
-    seconds: float
+    limits: Limits
     until: float
     said: bytes = b""
 
 
-def sweep(wanted: Sequence[str], *, jobs: int = 1, limits: Limits | None = None) -> Iterator[Row]:
+def sweep(wanted: Sequence[str], *, jobs: int = 1, limits: Limits | None = None) -> Iterator[Any]:
     """The row of each architecture as it is done, each made in a process of its own, `jobs` at a time.
 
     torch and transformers are imported here, once, and every child is forked from this process,
@@ -84,7 +89,7 @@ def _start(name: str, limits: Limits) -> _Visit:
         os.close(here)
         _child(name, there, limits)
     os.close(there)
-    return _Visit(name, pid, here, limits.seconds, time.monotonic() + limits.seconds)
+    return _Visit(name, pid, here, limits, time.monotonic() + limits.seconds)
 
 
 def _forked() -> int:
@@ -110,14 +115,14 @@ def _child(name: str, pipe: int, limits: Limits) -> None:
         try:
             row = limits.work(name)
         except BaseException as error:
-            row = Row(name=name, built=bad(error))
+            row = limits.row(name=name, built=bad(error))
         with os.fdopen(pipe, "w") as answer:
             answer.write(json.dumps(row.to_dict()))
     finally:
         os._exit(0)
 
 
-def _end(child: _Visit) -> Row:
+def _end(child: _Visit) -> Any:
     """The row that a child sent; where it sent none, one that says how it ended. Nothing of it stays behind."""
     late = time.monotonic() > child.until
     try:
@@ -127,7 +132,8 @@ def _end(child: _Visit) -> Row:
     os.close(child.pipe)
     _, status = os.waitpid(child.pid, 0)
     try:
-        return Row.from_dict(json.loads(child.said))
+        return child.limits.row.from_dict(json.loads(child.said))
     except ValueError:
-        how = f"took longer than {child.seconds:g} seconds" if late else f"ended by status {status} without an answer"
-        return Row(name=child.name, built=Outcome(ok=False, note=how))
+        late_by = f"took longer than {child.limits.seconds:g} seconds"
+        how = late_by if late else f"ended by status {status} without an answer"
+        return child.limits.row(name=child.name, built=Outcome(ok=False, note=how))

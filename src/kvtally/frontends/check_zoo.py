@@ -1,0 +1,115 @@
+"""`kvtally check --zoo`: the cache of a tiny real model of every architecture, in every scenario group."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from kvtally.core.agreement import DEFECTS, GROUPS
+from kvtally.core.errors import require_int, require_one_of
+from kvtally.frontends.zoo import ENGINES, FORMATS, MOST_JOBS, append, chosen, deliver, escaped, joined, rows_kept
+
+if TYPE_CHECKING:
+    from kvtally.live.zoo_check import CheckRow
+
+SECONDS = 300.0  # an architecture may take
+
+
+def check_zoo(
+    *,
+    only: str | None = None,
+    jobs: str = "1",
+    engine: str = "local",
+    results: str | None = None,
+    form: str = "table",
+    out: str | None = None,
+) -> int:
+    """Checks every architecture, or those that `only` names, and writes one table; 1 where a cache is wrong.
+
+    Each row is kept in the file `results` as it is done, and a run that was stopped goes on from there.
+    """
+    require_one_of("--format", form, FORMATS)
+    require_one_of("--engine", engine, ENGINES)
+    at_once = require_int("-n", int(jobs) if jobs.isdecimal() else jobs, least=1, most=MOST_JOBS)
+    from kvtally.live import zoo as live
+    from kvtally.live.zoo_check import CheckRow, visit_check
+    from kvtally.live.zoo_ray import sweep_on_ray
+    from kvtally.live.zoo_sweep import Limits, sweep
+
+    names = chosen(only, live.names())
+    before = rows_kept(results, live.version(), CheckRow) if results else {}
+    rows = [before[name] for name in names if name in before]
+    limits = Limits(seconds=SECONDS, work=visit_check, row=CheckRow)
+    visit, stopped = sweep_on_ray if engine == "ray" else sweep, False
+    try:
+        for row in visit([name for name in names if name not in before], jobs=at_once, limits=limits):
+            rows.append(row)
+            if results:
+                append(results, json.dumps(row.to_dict()) + "\n")
+            sys.stderr.write(f"{len(rows)}/{len(names)} {row.name}: {_said(row)}\n"[:200].rstrip("\n") + "\n")
+    except KeyboardInterrupt:
+        stopped = True
+    rows.sort(key=lambda row: row.name)
+    deliver(as_text(rows, form, live.version()), out)
+    if stopped:
+        raise KeyboardInterrupt
+    return 1 if any(row.wrong for row in rows) else 0
+
+
+def _said(row: CheckRow) -> str:
+    """How a row came out, in a few words."""
+    failed = next((o.note for o in (row.built, row.ran) if o.ok is False), "")
+    return failed or ("; ".join(row.found) if row.found else "good")
+
+
+def as_text(rows: Sequence[CheckRow], form: str, version: str) -> str:
+    """The rows as a table for a terminal, JSON, or a page of Markdown."""
+    if form == "json":
+        return json.dumps([row.to_dict() for row in rows], indent=2)
+    if form == "md":
+        return _markdown(rows, version)
+    lines = [("architecture", *GROUPS), *((row.name, *(row.groups.get(g, "") for g in GROUPS)) for row in rows)]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
+    table = ["  ".join(t.ljust(w) for t, w in zip(line, widths, strict=True)).rstrip() for line in lines]
+    told = [f"{row.name}: {_said(row)}" for row in rows if _said(row) != "good"]
+    return "\n".join([*table, "", *told, *([""] if told else []), *summary(rows)])
+
+
+def summary(rows: Iterable[CheckRow]) -> list[str]:
+    """What all rows say together, a sentence each."""
+    rows = list(rows)
+    ran = [row for row in rows if row.ran.ok]
+    wrong = [row for row in ran if row.wrong]
+    apart = [row for row in ran if "not comparable" in row.groups.values()]
+    defects = sum(verdict in DEFECTS for row in ran for verdict in row.groups.values())
+    return [
+        f"{len(ran)} of {len(rows)} architectures were built and checked",
+        f"{len(wrong)} of them have a defect, in {defects} scenario groups together",
+        f"{len(apart)} cannot be compared: without any cache they are not causal, or not the same twice",
+    ]
+
+
+ABOUT = """One tiny model with random weights of every causal-LM architecture of transformers {version}, its cache
+compared with a pass without one in every scenario, by `kvtally check --zoo --format md --out docs/zoo_check.md`,
+which wrote this page. A cell is the worst verdict of its group; [check.md](check.md) says what the words mean. A DEFECT
+here is what was measured: those that were dug into have a page under `docs/found/`, the others were not yet."""
+
+
+def _markdown(rows: Sequence[CheckRow], version: str) -> str:
+    head = ("architecture", *GROUPS)
+    body = [joined([f"`{row.name}`", *(row.groups.get(g, "") for g in GROUPS)]) for row in rows if row.groups]
+    told = [f"- `{row.name}`: {escaped(text)}" for row in rows for text in row.found] or ["Nothing."]
+    unrun = [f"- `{row.name}`: {escaped(_said(row))}" for row in rows if not row.ran.ok] or ["Nothing."]
+    parts = [
+        "# The zoo, checked",
+        ABOUT.format(version=version),
+        "\n".join(f"- {line}" for line in summary(rows)),
+        "\n".join([joined(head), joined(["---"] * len(head)), *body]),
+        "## What was found",
+        "\n".join(told),
+        "## What did not run",
+        "\n".join(unrun),
+    ]
+    return "\n\n".join(parts)

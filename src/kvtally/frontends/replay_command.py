@@ -1,0 +1,179 @@
+"""`kvtally replay`: what reuse is worth on real traffic, for every cache size at once."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from string import ascii_lowercase
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvtally.core.errors import InputError, UnreadableError, require_one_of
+
+if TYPE_CHECKING:
+    from kvtally.frontends.replay_question import Question, ReplayAnswer
+    from kvtally.traffic.requests import Requests
+
+EPILOG = """TRACE: Mooncake, Bailian, WEKA or RAGPulse traces, LMCache lookup logs, token ids, chat logs and batches,
+LiteLLM, OpenTelemetry gen_ai spans, Claude Code sessions, or what `kvtally replay convert TRACE… --to FILE.parquet`
+wrote; plain, .gz, .zst, a folder, a glob, - for stdin."""
+CONVERT = "convert"
+BY = ("session", "model", "tenant")
+UNITS = {"": 1, "s": 1, "min": 60, "h": 3600, "d": 86400}
+FORMS = ("table", "json", "csv", "md")
+
+
+@click.command(epilog=EPILOG)
+@click.argument("traces", nargs=-1, metavar="TRACE…")
+@click.option("--model", metavar="MODEL", help="Whose cache it is: memory in bytes.")
+@click.option("--block-size", metavar="S", help="Tokens of a block: a multiple of the trace's; text [16].")
+@click.option("--kv-cache-dtype", metavar="TYPE", default="bf16", help="The type of its K and V [bf16].")
+@click.option("--ttl", metavar="TIME", help="Blocks are dropped so long after they were last asked for: 5min.")
+@click.option("--min-prefix", metavar="N", default="0", help="Hits of fewer blocks count as none [0].")
+@click.option("--policy", metavar="P,…", help="At --capacity: lru, fifo, lfu, s3fifo, arc, belady.")
+@click.option("--mode", metavar="ideal|vllm", default="ideal", help="vllm: its own block manager, at --capacity, too.")
+@click.option("--capacity", metavar="C,…", help="Blocks of the cache, for --policy and --mode vllm.")
+@click.option("--replicas", metavar="N", default="1", help="Replicas with caches of their own [1].")
+@click.option("--route", metavar="R", default="sticky", help="random, round-robin, sticky or longest-prefix [sticky].")
+@click.option("--by", metavar="session|model|tenant", help="The hit share of each.")
+@click.option("--trace-format", metavar="NAME", help="The format of the trace, where it is not found out.")
+@click.option("--trace-block-size", metavar="S", help="Tokens of a block in the trace, where it does not say.")
+@click.option("--tokenizer", metavar="FILE", help="A tokenizer.json, for traces that hold text.")
+@click.option("--skip-bad", is_flag=True, help="Skip and count what cannot be read.")
+@click.option("--to", metavar="FILE", help="With convert: the Parquet file to write.")
+@click.option("--format", "form", metavar="table|json|csv|md", default="table", help="Exact numbers in all but table.")
+@click.option("--html", metavar="FILE", help="Write the answer as a web page, too.")
+@click.option("--out", metavar="DIR", help="Write replay.json and the table of runs, runs.parquet, too.")
+def replay(traces: tuple[str, ...], **given: Any) -> int:
+    """Replay a trace: what a prefix cache would save, what memory it needs, what breaks it.
+
+    Least recently used blocks go first; every capacity is judged in one pass.
+    """
+    from kvtally.frontends.cli import complain, say
+    from kvtally.frontends.render import coloured
+
+    require_one_of("--format", given["form"], FORMS)
+    if given["by"] is not None:
+        require_one_of("--by", given["by"], BY)
+    if traces[:1] == (CONVERT,):
+        complain(_convert(traces[1:], given))
+        return 0
+    if given["to"] is not None:
+        raise InputError("`--to` is given without `convert`", hint="kvtally replay convert TRACE… --to FILE.parquet")
+    question = _question(given)
+    requests = _read(traces, given)
+    from kvtally.frontends import replay_text
+    from kvtally.frontends.replay_question import answer
+
+    found = answer(traces, requests, question)
+    say(replay_text.as_text(found, given["form"], on=coloured()))
+    _files(found, given)
+    return 0
+
+
+def _question(given: dict[str, Any]) -> Question:
+    from kvtally.frontends.options import integer
+    from kvtally.frontends.replay_question import Question
+    from kvtally.frontends.replay_rules import asked
+    from kvtally.pure.model import read_model
+    from kvtally.traffic.routing import ROUTES
+
+    require_one_of("--route", given["route"], ROUTES)
+    rules, capacities = asked(given["policy"], given["mode"], given["capacity"])
+    replicas = integer("replicas", given["replicas"], least=1)
+    if rules and replicas > 1:
+        raise InputError("`--policy` or `--mode vllm` is given with `--replicas`, expected one of them")
+    return Question(
+        decoder=None if given["model"] is None else read_model(given["model"]),
+        dtype=given["kv_cache_dtype"],
+        ttl=None if given["ttl"] is None else seconds("ttl", given["ttl"]),
+        min_prefix=integer("min_prefix", given["min_prefix"], least=0),
+        by=given["by"],
+        replicas=replicas,
+        route=given["route"],
+        rules=rules,
+        capacities=capacities,
+    )
+
+
+def seconds(name: str, written: str) -> float:
+    """A time such as 90, 90s, 5min or 1h in seconds.
+
+    >>> seconds("ttl", "5min"), seconds("ttl", "90"), seconds("ttl", "1h")
+    (300.0, 90.0, 3600.0)
+    """
+    number = written.rstrip(ascii_lowercase)
+    try:
+        return float(number) * UNITS[written[len(number) :]]
+    except (KeyError, ValueError):
+        raise InputError(f"`--{name}` is {written!r:.40}, expected a time, such as 90s, 5min or 1h") from None
+
+
+def _read(traces: tuple[str, ...], given: dict[str, Any]) -> Requests:
+    from kvtally.frontends.options import integer
+    from kvtally.frontends.progress import reading
+    from kvtally.traffic.read import read
+
+    if not traces:
+        raise InputError("no trace is named", where="kvtally replay", hint="name files, or - for stdin")
+    sizes = {
+        name: None if given[name] is None else integer(name, given[name], least=1)
+        for name in ("block_size", "trace_block_size")
+    }
+    progress, end = reading()
+    try:
+        return read(
+            traces,
+            form=given["trace_format"],
+            tokenizer=given["tokenizer"],
+            skip_bad=given["skip_bad"],
+            progress=progress,
+            **sizes,
+        )
+    finally:
+        end()
+
+
+def _convert(traces: tuple[str, ...], given: dict[str, Any]) -> str:
+    """Writes the trace as Parquet; what is said about it."""
+    if given["to"] is None:
+        raise InputError("`convert` is given without `--to`", hint="kvtally replay convert TRACE… --to FILE.parquet")
+    requests = _read(traces, given)
+    from kvtally.traffic.canonical import write_parquet
+
+    write_parquet(requests, given["to"])
+    notes = "".join(f"\nnote: {note}" for note in requests.notes)
+    return f"{given['to']}: {len(requests):,} requests, {requests.accesses:,} blocks{notes}"
+
+
+def _files(answer: ReplayAnswer, given: dict[str, Any]) -> None:
+    """Writes the page and the folder that were asked for."""
+    if given["html"] is not None:
+        from kvtally.frontends import replay_report, report
+
+        words = ("kvtally", *click.get_current_context().find_root().obj)
+        report.write(replay_report.page(answer, [shlex.quote(word) for word in words]), Path(given["html"]))
+    if given["out"] is not None:
+        _folder(answer, Path(given["out"]))
+
+
+def _folder(answer: ReplayAnswer, folder: Path) -> None:
+    """replay.json and runs.parquet, each written whole or not at all."""
+    import pyarrow.parquet as pq
+
+    from kvtally.frontends.replay_text import as_text
+
+    halves = {name: folder / f"{name}.{os.getpid()}.part" for name in ("replay.json", "runs.parquet")}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        halves["replay.json"].write_text(as_text(answer, "json", on=False) + "\n", encoding="utf-8")
+        pq.write_table(answer.table.table(), halves["runs.parquet"])
+        for name, half in halves.items():
+            half.replace(folder / name)
+    except OSError as error:
+        raise UnreadableError(f"cannot be written: {error.strerror}", where=str(folder)) from None
+    finally:
+        for half in halves.values():
+            half.unlink(missing_ok=True)

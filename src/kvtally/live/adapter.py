@@ -1,0 +1,223 @@
+"""A decoder as a few small functions: what a check needs of it, whatever it is written in."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kvtally.core.errors import KvtallyError
+from kvtally.core.passes import LONGEST, Pass
+from kvtally.live.harness import CODEBOOKS, WHOLE_TEXT, Convention, convention, special_tokens
+from kvtally.live.own_caches import layers_of, own_cache
+from kvtally.live.zoo_sizes import ENCODED, SOURCE
+from kvtally.pure.config import WITH_ENCODER, read_config
+
+NO_CACHE = "the model takes no cache"
+MASKS = ("attention_mask", "decoder_attention_mask")
+POSITIONS = ("position_ids", "decoder_position_ids")
+FROM_PADDING = frozenset(  # their first position is pad_token_id + 1, not 0
+    {"camembert", "data2vec-text", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod"}
+)
+
+
+class Unsupported(Exception):
+    """The model or its cache refuses, or has no such operation; the text is its own message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """A decoder, and a cache it goes on from, as functions over token ids of shape (batch, n).
+
+    `full(ids)` gives the logits (batch, n, vocabulary) of a pass without a cache, `fresh()` an empty cache,
+    `extend(cache, ids)` the logits of the new tokens, whose keys and values the cache then holds too. Logits are
+    torch tensors or anything `torch.as_tensor` takes (a NumPy array). Where `takes` has `"mask"` or `"positions"`,
+    `full` and `extend` accept those by keyword: ones over everything that counts, past included, (batch, past + n),
+    and position ids (batch, n).
+
+    The others may stay None, and the scenarios that need them are then unsupported: `crop(cache, n)` removes the last
+    n tokens; `reorder(cache, rows)` puts row `rows[i]` at i; `batch(cache, rows)` keeps these rows only;
+    `repeat(cache, times)` repeats each row; `reset(cache)` empties it; `branch(cache)` copies it; `static(n)` gives an
+    empty cache for n tokens; `recording()` one that can be cropped although it has a window; `generate(ids, **options)`
+    is that of transformers. Each may change the cache or return another one. `cells(cache)` gives what it holds,
+    (layer, part, tensor) one by one. `croppable(cache)` is what the cache says of itself.
+    `windows` are the sizes of sliding windows and chunks, `special` the ids that
+    prompts must not have. `model` is the torch module behind it, to be run in float64, or None.
+    """
+
+    full: Callable[..., Any]
+    extend: Callable[..., Any]
+    fresh: Callable[[], Any]
+    vocab_size: int
+    crop: Callable[[Any, int], Any] | None = None
+    reorder: Callable[[Any, Any], Any] | None = None
+    batch: Callable[[Any, Any], Any] | None = None
+    repeat: Callable[[Any, int], Any] | None = None
+    reset: Callable[[Any], Any] | None = None
+    branch: Callable[[Any], Any] | None = copy.deepcopy
+    static: Callable[[int], Any] | None = None
+    recording: Callable[[], Any] | None = None
+    generate: Callable[..., Any] | None = None
+    cells: Callable[[Any], Iterable[tuple[int, str, Any]]] | None = None
+    croppable: Callable[[Any], bool] | None = None
+    takes: frozenset[str] = frozenset()
+    windows: tuple[int, ...] = ()
+    special: frozenset[int] = frozenset()
+    model: Any = None
+    device: Any = "cpu"
+    name: str = "model"
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A transformers cache and how many tokens it was given: not every cache can say that."""
+
+    cache: Any
+    past: int = 0
+
+
+def of_transformers(model: Any) -> Adapter:
+    """The Adapter of a transformers model: its forward, its usual cache, a static one, and what caches can do."""
+    config = model.config
+    decoder = config.get_text_config(decoder=True)
+    encoded = config.is_encoder_decoder or config.model_type in (*WITH_ENCODER, *ENCODED)
+    calls = convention(model, source=SOURCE if encoded else None)
+    run = _runner(model, calls, decoder)
+
+    def extend(held: Held, ids: Any, **given: Any) -> Any:
+        logits = run(held.cache, ids, held.past, given)
+        held.past += ids.shape[1]
+        return logits
+
+    return Adapter(
+        full=lambda ids, **given: run(None, ids, 0, given),
+        extend=extend,
+        fresh=lambda: Held(_cache(calls)),
+        vocab_size=decoder.vocab_size,
+        crop=_crop,
+        reorder=_done("reorder_cache"),
+        batch=_done("batch_select_indices"),
+        repeat=_done("batch_repeat_interleave"),
+        reset=_reset,
+        static=lambda length: Held(_static(model, length, two=encoded, calls=calls)),
+        recording=lambda: _recording(_cache(calls)),
+        generate=model.generate if hasattr(model, "generate") else None,
+        cells=lambda held: cells(held.cache),
+        croppable=lambda held: _croppable(held.cache),
+        takes=frozenset(_keywords(model)),
+        windows=_windows(model, SOURCE if encoded else None),
+        special=frozenset(special_tokens(config, decoder)),
+        model=model,
+        device=model.device,
+        name=type(model).__name__,
+    )
+
+
+def _runner(model: Any, calls: Convention, decoder: Any) -> Callable[[Any, Any, int, Mapping[str, Any]], Any]:
+    """A function that runs one call: cache or None, ids, how many tokens are held, mask and positions."""
+    codebooks = decoder.num_codebooks if decoder.model_type in CODEBOOKS else 1
+    names = _keywords(model)
+
+    def run(cache: Any, ids: Any, past: int, given: Mapping[str, Any]) -> Any:
+        if decoder.model_type in WHOLE_TEXT:
+            raise Unsupported(f"{type(model).__name__} is given its whole text in every call")
+        more = {names[name]: value for name, value in given.items() if value is not None}
+        fed = ids.repeat_interleave(codebooks, 0) if codebooks > 1 else ids
+        logits = calls.call(cache, fed, Pass(new=ids.shape[1], past=past, logits=ids.shape[1]), **more)
+        return logits if codebooks == 1 else logits.unflatten(0, (-1, codebooks)).transpose(1, 2).flatten(2)
+
+    return run
+
+
+def _keywords(model: Any) -> dict[str, str]:
+    """What this model's forward calls a mask and positions, where it has them."""
+    takes = inspect.signature(model.forward).parameters
+    kind = int(bool(model.config.is_encoder_decoder))
+    found = {"mask": MASKS[kind], "positions": POSITIONS[kind]}
+    return {name: keyword for name, keyword in found.items() if keyword in takes}
+
+
+def _windows(model: Any, source: int | None) -> tuple[int, ...]:
+    """How many tokens each kind of layer holds at most, where it is bounded; none of a config that is not read."""
+    try:
+        layers = read_config(model.config.to_dict(), where=type(model).__name__, source=source).layers
+    except KvtallyError:
+        return ()
+    held = {layer.mixer.tokens_held(LONGEST) for layer in layers if layer.mixer is not None}
+    return tuple(sorted(n for n in held if 1 < n < LONGEST))
+
+
+def _cache(calls: Convention) -> Any:
+    if not calls.caches:
+        raise Unsupported(NO_CACHE)
+    return calls.fresh()
+
+
+def _static(model: Any, length: int, *, two: bool, calls: Convention) -> Any:
+    from transformers import DynamicCache, EncoderDecoderCache, StaticCache
+
+    if not calls.caches:
+        raise Unsupported(NO_CACHE)
+    if own_cache(model):
+        raise Unsupported(f"{type(model).__name__} brings a cache of its own, and no static one")
+    static = StaticCache(config=model.config.get_text_config(decoder=True), max_cache_len=length)
+    return EncoderDecoderCache(static, DynamicCache()) if two and model.config.is_encoder_decoder else static
+
+
+def _recording(cache: Any) -> Held:
+    cache.activate_past_recording()
+    return Held(cache)
+
+
+def _done(operation: str) -> Callable[[Held, Any], None]:
+    """An operation of the cache's own, by name."""
+
+    def run(held: Held, value: Any) -> None:
+        getattr(held.cache, operation)(value)
+
+    return run
+
+
+def _crop(held: Held, n: int) -> None:
+    held.cache.crop(-n)
+    held.past -= n
+
+
+def _croppable(cache: Any) -> bool:
+    """Whether a transformers cache says that a crop can put it back as it was."""
+    both = (cache.self_attention_cache, cache.cross_attention_cache) if hasattr(cache, "is_updated") else (cache,)
+    return all(one.is_croppable for one in both if len(one.layers))
+
+
+def _reset(held: Held) -> None:
+    held.cache.reset()
+    held.past = 0
+
+
+def cells(cache: Any) -> Iterator[tuple[int, str, Any]]:
+    """Every float tensor that a transformers cache holds, as (layer, part, tensor), both attentions of two."""
+    if hasattr(cache, "cross_attention_cache"):
+        yield from cells(cache.self_attention_cache)
+        for layer, part, tensor in cells(cache.cross_attention_cache):
+            yield layer, f"cross {part}", tensor
+        return
+    for layer, tree in enumerate(layers_of(cache)):
+        for part, tensor in _named(tree, ""):
+            yield layer, part, tensor
+
+
+def _named(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The float tensors of a tree with where they stand: `keys`, `conv_states[0]`."""
+    if isinstance(tree, torch.Tensor):
+        if tree.is_floating_point() and tree.dim() > 1:
+            yield name, tree
+    elif isinstance(tree, Mapping):
+        for key, value in tree.items():
+            yield from _named(value, f"{name}[{key}]" if name else str(key))
+    elif isinstance(tree, list | tuple):
+        for key, value in enumerate(tree):
+            yield from _named(value, f"{name}[{key}]")

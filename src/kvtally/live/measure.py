@@ -1,0 +1,131 @@
+"""The difference between the two sides of a scenario, position by position."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kvtally.core.agreement import Step
+from kvtally.core.errors import InputError
+from kvtally.live.adapter import Unsupported
+from kvtally.live.scenarios import Bench, Pair, Scenario
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """max |a - b|, max |logits|, whether all bits are equal, a Step a position, and why it ended early, if it did."""
+
+    largest: float = 0.0
+    scale: float = 0.0
+    equal: bool = True
+    steps: list[Step] = field(default_factory=list)
+    where: str = ""
+    refused: str = ""
+    noted: str = ""
+
+    @property
+    def error(self) -> float:
+        """max |a - b| / max |logits|; 0 where both are all zeros."""
+        return self.largest / self.scale if self.largest and self.scale else self.largest
+
+
+def measure(bench: Bench, scenario: Scenario) -> Measured:
+    """Runs one scenario to its end.
+
+    What the model or its cache raises ends the scenario, and is `refused`: its message, file and line.
+    """
+    found = Measured()
+    pairs = _started(bench, scenario)
+    while (pair := _next(pairs, found)) is not None:
+        add(found, pair)
+    found.noted = "; ".join(dict.fromkeys(bench.notes))
+    bench.notes.clear()
+    return found
+
+
+def _started(bench: Bench, scenario: Scenario) -> Iterator[Pair]:
+    """The pairs of a scenario; what it asks for first is asked for with the first pair."""
+    yield from scenario.run(bench)
+
+
+def _next(pairs: Iterator[Pair], found: Measured) -> Pair | None:
+    try:
+        return next(pairs, None)
+    except Unsupported as refusal:
+        found.refused = str(refusal)
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise InputError(
+            f"out of memory: {error}", hint="ask for fewer tokens, fewer scenarios, or a smaller dtype"
+        ) from error
+    except Exception as error:
+        found.refused = refusal_of(error)
+    return None
+
+
+def refusal_of(error: Exception) -> str:
+    """An error's own message, with the file and line that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({'/'.join(Path(frames[-1].filename).parts[-2:])}:{frames[-1].lineno})" if frames else ""
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message[:240]}{place}"
+
+
+def add(found: Measured, pair: Pair) -> None:
+    """Takes the differences of one pair into `found`."""
+    left, right = pair.left.detach(), pair.right.detach()
+    if left.shape != right.shape:
+        raise InputError(f"logits of shape {tuple(right.shape)} with the cache, expected {tuple(left.shape)}")
+    same = left == right
+    found.equal &= bool(same.all())
+    gap = (left.double() - right.double()).abs().masked_fill(same, 0.0).nan_to_num(nan=torch.inf)
+    finite = left[left.isfinite()]
+    found.scale = max(found.scale, float(finite.abs().max()) if finite.numel() else 0.0)
+    by_row = gap.amax(-1)  # (batch, n)
+    worst = by_row.max(0)
+    for k, (value, row) in enumerate(zip(worst.values.tolist(), worst.indices.tolist(), strict=True)):
+        best = left[row, k].topk(min(2, left.shape[-1])).values.tolist()
+        found.steps.append(
+            Step(
+                position=pair.position + k,
+                max_abs=value,
+                token_left=int(left[row, k].argmax()),
+                token_right=int(right[row, k].argmax()),
+                margin=best[0] - best[-1],
+            )
+        )
+        found.largest = max(found.largest, value)
+
+
+def not_finite(bench: Bench) -> str:
+    """Where the first NaN of a plain pass comes from, in words: the module, and the position; empty where none is."""
+    logits = bench.full(bench.prompt())
+    bad = logits.isnan().any(-1).any(0)
+    if not bad.any():
+        return ""
+    said = f"logits without a cache are NaN from position {int(bad.nonzero()[0])} on"
+    if bench.adapter.model is None:
+        return said
+    seen: list[str] = []
+    handles = [m.register_forward_hook(_nan_hook(name, seen)) for name, m in bench.adapter.model.named_modules()]
+    try:
+        bench.again(bench.prompt())
+    finally:
+        for handle in handles:
+            handle.remove()
+    return f"{said}, first out of `{seen[0]}`" if seen else said
+
+
+def _nan_hook(name: str, seen: list[str]) -> Callable[[Any, Any, Any], None]:
+    """A hook that changes nothing, and keeps the name of a module whose output has a NaN."""
+
+    def hook(_module: Any, _inputs: Any, output: Any) -> None:
+        tensors = output if isinstance(output, tuple | list) else (output,)
+        if any(isinstance(t, torch.Tensor) and t.is_floating_point() and bool(t.isnan().any()) for t in tensors):
+            seen.append(name)
+
+    return hook

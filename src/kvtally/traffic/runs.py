@@ -1,0 +1,187 @@
+"""The run table: every known prefix of every request, with the cache size that would have kept it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvtally.core.errors import InputError, require_int, require_one_of
+from kvtally.traffic.requests import Requests
+from kvtally.traffic.stack import stack_runs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Ints = NDArray[np.int64]
+ORDERS = ("engine", "plain")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Runs:
+    """Runs of blocks that were asked for before: everything about reuse is a query on this table.
+
+    Row i: request `request[i]` asks for `length[i]` blocks from depth `depth[i]` on which request `last[i]` was the
+    last to ask for; the first is a hit in a cache of at least `distance[i]` blocks, the next needs one more, and so
+    on. Distances rise along a request, so the hits of any cache are a prefix. Blocks never seen are in no row.
+
+    >>> two = runs(Requests.of([[0, 1], [0, 1, 2]], block_size=16))
+    >>> two.hits(1).tolist(), two.hits().tolist(), two.curve().tolist()
+    ([0, 1], [0, 2], [0, 1, 2])
+    """
+
+    requests: Requests
+    request: Ints
+    depth: Ints
+    distance: Ints
+    length: Ints
+    last: Ints
+
+    @property
+    def distinct(self) -> int:
+        """Different blocks that the requests ask for."""
+        seen = np.zeros(self.requests.blocks, np.bool_)
+        seen[self.requests.ids] = True
+        return int(seen.sum())
+
+    def table(self) -> pa.Table:
+        """The columns request, depth, distance, length and last as an Arrow table, one row a run."""
+        import pyarrow as pa
+
+        names = ("request", "depth", "distance", "length", "last")
+        return pa.table({name: getattr(self, name) for name in names})
+
+    def within(self, ttl: float | None) -> Runs:
+        """The runs whose blocks were asked for at most `ttl` seconds before: each request restarts the clock."""
+        if ttl is None:
+            return self
+        time = self.requests.time
+        kept = time[self.request] - time[self.last] <= ttl
+        columns = {name: getattr(self, name)[kept] for name in ("request", "depth", "distance", "length", "last")}
+        return replace(self, **columns)
+
+    def hits(
+        self, capacity: int | None = None, *, ttl: float | None = None, min_prefix: int = 0, increment: int = 1
+    ) -> Ints:
+        """Hit blocks of each request in a cache of `capacity` blocks (None: no limit).
+
+        `ttl` in seconds since a block was last asked for; hits of fewer than `min_prefix` blocks count as none,
+        and hits are rounded down to multiples of `increment` blocks.
+        """
+        require_int("increment", increment, least=1)
+        kept = self.within(ttl)
+        length = kept.length
+        if capacity is not None:
+            require_int("capacity", capacity, least=0)
+            length = np.clip(capacity - kept.distance + 1, 0, length)
+        found = np.zeros(len(self.requests), np.int64)
+        np.add.at(found, kept.request, length)
+        found[found < min_prefix] = 0
+        return found - found % increment
+
+    def tokens(self, hits: Ints) -> Ints:
+        """Prompt tokens that need not be computed, for hit blocks of each request: all but the last at most."""
+        most = np.maximum(self.requests.input_tokens - 1, 0)
+        return np.minimum(hits * self.requests.block_size, most)
+
+    def curve(self, *, ttl: float | None = None, min_prefix: int = 0) -> Ints:
+        """Hit blocks over all requests in a cache of 0, 1, 2 … blocks; the last value holds for all larger ones."""
+        return _curve(_from_prefix(self.within(ttl), min_prefix))
+
+    def token_curve(self, *, ttl: float | None = None, min_prefix: int = 0) -> Ints:
+        """Tokens not computed over all requests in a cache of 0, 1, 2 … blocks, the last token of a prompt left out."""
+        kept = _from_prefix(self.within(ttl), min_prefix)
+        size, total = self.requests.block_size, _curve(kept)
+        over = (kept.depth + kept.length) * size - np.maximum(self.requests.input_tokens[kept.request] - 1, 0)
+        less = np.zeros(len(total), np.int64)
+        past = over > 0  # the block that reaches the end of its prompt, at the end of a request's last run
+        np.add.at(less, (kept.distance + kept.length - 1)[past], over[past])
+        return total * size - np.cumsum(less)
+
+
+def runs(requests: Requests, *, order: str = "engine", domains: Ints | None = None) -> Runs:
+    """The run table of `requests`, under LRU, for all capacities at once.
+
+    `order="engine"`: a request is atomic, judged against the state before it, and its blocks are then the most
+    recent with the root newest, as engines free them. `order="plain"`: block by block, the root touched first, as
+    a plain LRU of blocks does; hits then need not be a prefix, and every row is one block. `domains` gives
+    each request a cache of its own kind (a replica, a tenant, a model); a capacity is then that of each.
+    """
+    require_one_of("order", order, ORDERS)
+    if domains is None:
+        return _one(requests, np.arange(len(requests)), order)
+    if len(domains) != len(requests):
+        raise InputError(f"`domains` has {len(domains):,} values, expected one for each of {len(requests):,} requests")
+    parts = [_one(requests, np.flatnonzero(domains == each), order) for each in np.unique(domains)]
+    if not parts:
+        return _one(requests, np.arange(len(requests)), order)
+    joined = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("request", "depth", "distance", "length", "last")
+    }
+    by_request = np.argsort(joined["request"], kind="stable")
+    return Runs(requests=requests, **{name: column[by_request] for name, column in joined.items()})
+
+
+def _one(requests: Requests, chosen: Ints, order: str) -> Runs:
+    """The run table of the chosen requests in one cache."""
+    offsets, ids = requests.offsets, requests.ids
+    if len(chosen) < len(requests):
+        lengths = np.diff(offsets)[chosen]
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        ids = ids[np.repeat(offsets[chosen] - starts[:-1], lengths) + np.arange(starts[-1])]
+        offsets = starts
+    if order == "engine":
+        request, depth, distance, length, last = stack_runs(offsets, ids, requests.blocks)
+        return Runs(
+            requests=requests,
+            request=chosen[request],
+            depth=depth,
+            distance=distance,
+            length=length,
+            last=chosen[last],
+        )
+    access, _, distance, length, last = stack_runs(np.arange(len(ids) + 1), ids, requests.blocks)
+    owner = np.repeat(np.arange(len(chosen)), np.diff(offsets))
+    return Runs(
+        requests=requests,
+        request=chosen[owner[access]],
+        depth=access - offsets[owner[access]],
+        distance=distance,
+        length=length,
+        last=chosen[owner[last]],
+    )
+
+
+def _curve(kept: Runs) -> Ints:
+    ends = kept.distance + kept.length
+    steps = np.zeros(int(ends.max(initial=1)) + 1, np.int64)
+    np.add.at(steps, kept.distance, 1)
+    np.add.at(steps, ends, -1)
+    return np.cumsum(np.cumsum(steps))[:-1]
+
+
+def _from_prefix(kept: Runs, least: int) -> Runs:
+    """The same runs where the first `least` blocks of a request hit together or not at all.
+
+    They all need the distance of the last of them: so each becomes a run of one block at that distance.
+    """
+    require_int("min_prefix", least, least=0)
+    if least <= 1:
+        return kept
+    ends = kept.depth + kept.length
+    crossing = np.flatnonzero((kept.depth < least) & (ends >= least))
+    needed = kept.distance[crossing] + least - 1 - kept.depth[crossing]
+    first = np.maximum(least - kept.depth, 0)  # blocks of a run among the first `least`
+    beyond = np.flatnonzero(ends > least)
+    together = np.repeat(crossing, least)
+    return replace(
+        kept,
+        request=np.concatenate([kept.request[together], kept.request[beyond]]),
+        depth=np.concatenate([np.tile(np.arange(least), len(crossing)), (kept.depth + first)[beyond]]),
+        distance=np.concatenate([np.repeat(needed, least), (kept.distance + first)[beyond]]),
+        length=np.concatenate([np.ones(len(together), np.int64), (kept.length - first)[beyond]]),
+        last=np.concatenate([kept.last[together], kept.last[beyond]]),
+    )

@@ -1,0 +1,33 @@
+"""Each page of docs/found holds a reproduction of at most 30 lines, and it prints what the page says."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+transformers = pytest.importorskip("transformers")
+PAGES = sorted((Path(__file__).parents[2] / "docs" / "found").glob("*.md"))
+MADE_WITH = "5.24"  # later ones may have repaired it
+
+
+def blocks(page: Path) -> tuple[str, str]:
+    text = page.read_text()
+    code, said = (re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) for kind in ("python", "text"))
+    assert len(code) == len(said) == 1, page.name
+    return code[0], said[0]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_reproduction_is_short_and_prints_what_is_shown(page: Path) -> None:
+    if not transformers.__version__.startswith(MADE_WITH):
+        pytest.skip(f"facts of transformers {MADE_WITH}, and this is {transformers.__version__}")
+    code, said = blocks(page)
+    assert len(code.splitlines()) <= 30
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, page.name, "exec"), {"__name__": "found"})
+    assert printed.getvalue() == said

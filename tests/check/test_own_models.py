@@ -1,0 +1,46 @@
+"""Decoders that are not of transformers: joined by a few functions, healthy as `rounding`, sick as DEFECT."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("transformers")
+
+import torch
+
+from check.numpy_decoder import NumpyDecoder
+from check.own_models import by_hand, in_numpy
+from handwritten import Net
+from kvtally.live.check import check
+from kvtally.live.zoo import scaled
+
+torch.set_num_threads(1)
+
+
+def net() -> Net:
+    torch.manual_seed(0)
+    return scaled(Net())
+
+
+def test_a_hand_written_pytorch_model_passes_what_it_can_do() -> None:
+    groups = check(by_hand(net())).by_group()
+    assert {group for group, verdict in groups.items() if verdict in ("same", "rounding")} >= {"power", "steps", "edit"}
+    assert "DEFECT" not in groups.values()
+
+
+def test_its_crop_that_takes_one_token_too_many_is_found_in_edit_alone() -> None:
+    groups = check(by_hand(net(), crop_extra=1)).by_group()
+    assert groups["edit"] == "DEFECT"
+    assert groups["steps"] == "rounding"
+
+
+def test_a_decoder_in_numpy_passes() -> None:
+    report = check(in_numpy(NumpyDecoder()))
+    report.raise_if_defect()
+    assert report.by_group()["steps"] in ("same", "rounding")
+
+
+def test_positions_that_start_again_are_found_in_numpy_too() -> None:
+    report = check(in_numpy(NumpyDecoder(restarts=True)))
+    assert report.by_group()["steps"] == "DEFECT"
+    assert report.by_group()["power"] in ("same", "rounding")
