@@ -176,8 +176,10 @@ def test_a_hostile_model_name_is_only_text(visit: Visit, tmp_path: Any) -> None:
 
 def test_it_prints_in_ink_on_paper(visit: Visit, explorer: str) -> None:
     page = visit(explorer, scheme="dark")
+    painted = "requestAnimationFrame(() => requestAnimationFrame(() => { window.told = true; }))"
+    page.evaluate(f"matchMedia('print').addEventListener('change', () => {painted})")  # after the page's own
     page.emulate_media(media="print", color_scheme="dark")
-    until(page, "inks().paper === '#fff'")
+    until(page, "window.told && inks().paper === '#fff'")
     corner = "[...document.getElementById('right').getContext('2d').getImageData(400, 40, 1, 1).data].slice(0, 3)"
     assert page.evaluate(corner) == [255, 255, 255]
     assert not page.locator("#play").is_visible()
