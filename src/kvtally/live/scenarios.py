@@ -19,16 +19,12 @@ OTHERS = 7919  # prompts other than the first are drawn with other seeds
 class Pair:
     """Logits of the same tokens, made without a cache (`left`) and with one (`right`), both (batch, n, vocabulary).
 
-    `position` is that of the first of the n. `cache` is the cache right after that call, `text` all the token ids
-    (batch, length) it should hold then, `given` the mask and positions of all that text where they were given.
+    `position` is that of the first of the n.
     """
 
     position: int
     left: Any
     right: Any
-    cache: Any = None
-    text: Any = None
-    given: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,5 +147,5 @@ def follow(
         end = start + size
         right = bench.extend(cache, ids[:, start:end], **given(start, end))
         left = bench.full(ids)[:, start:end]
-        yield Pair(position=start, left=left, right=right, cache=cache, text=ids[:, :end], given=given(0, end))
+        yield Pair(position=start, left=left, right=right)
         start = end

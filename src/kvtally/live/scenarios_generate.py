@@ -31,7 +31,7 @@ def _forced(bench: Bench, made: Any, ids: Any) -> Iterator[Pair]:
     start, text = ids.shape[1], made.sequences
     right = torch.stack(list(made.logits), 1)
     end = start + right.shape[1]
-    yield Pair(position=start, left=bench.full(text)[:, start - 1 : end - 1], right=right, text=text)
+    yield Pair(position=start, left=bench.full(text)[:, start - 1 : end - 1], right=right)
 
 
 def _plain(name: str, **options: Any) -> Scenario:
@@ -52,7 +52,7 @@ def _padded(bench: Bench) -> Iterator[Pair]:
     right, n = torch.stack(list(made.logits), 1), bench.tokens
     rows = [bench.full(made.sequences[row : row + 1, start:]) for row, start in enumerate(batch.starts)]
     left = torch.cat([row[:, n - start - 1 : -1] for row, start in zip(rows, batch.starts, strict=True)])
-    yield Pair(position=n, left=left, right=right, text=made.sequences)
+    yield Pair(position=n, left=left, right=right)
 
 
 def _carried(bench: Bench) -> Iterator[Pair]:
@@ -76,7 +76,7 @@ def _beams(bench: Bench) -> Iterator[Pair]:
     text, start = made.sequences, ids.shape[1]
     chances = bench.full(text)[:, start - 1 : -1].log_softmax(-1)
     left = chances.gather(2, text[:, start:, None]).sum()
-    yield Pair(position=start, left=left.view(1, 1, 1), right=made.sequences_scores.view(1, 1, 1), text=text)
+    yield Pair(position=start, left=left.view(1, 1, 1), right=made.sequences_scores.view(1, 1, 1))
 
 
 SCENARIOS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,7 @@ def _full(explicit: bool) -> Callable[[Bench], Iterator[Pair]]:
         given = batch.given(0, bench.tokens, explicit=explicit)
         right = bench.again(batch.ids, **given)
         left = batch.real(alone(bench, batch), right, 0, bench.tokens)
-        yield Pair(position=0, left=left, right=right, text=batch.ids, given=given)
+        yield Pair(position=0, left=left, right=right)
 
     return run
 
@@ -78,8 +78,7 @@ def _cached(
             end = start + size
             right = bench.extend(cache, batch.ids[:, start:end], **batch.given(start, end, explicit=explicit))
             left = batch.real(whole[:, start:end], right, start, end)
-            given: Mapping[str, Any] = batch.given(0, end, explicit=explicit)
-            yield Pair(position=start, left=left, right=right, cache=cache, text=batch.ids[:, :end], given=given)
+            yield Pair(position=start, left=left, right=right)
             start = end
 
     return Scenario(name=f"{name}, {'explicit' if explicit else 'default'} positions", group="padding", run=run)

@@ -39,7 +39,7 @@ def _filled(bench: Bench) -> Iterator[Pair]:
     cache, ids = bench.need("fresh")(), bench.prompt()
     left = bench.full(ids)
     right = bench.extend(cache, ids)
-    yield Pair(position=0, left=left, right=right, cache=cache, text=ids)
+    yield Pair(position=0, left=left, right=right)
 
 
 def _early(bench: Bench) -> Iterator[Pair]:

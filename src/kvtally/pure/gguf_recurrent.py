@@ -11,7 +11,7 @@ from kvtally.core.mlp import Mlp
 from kvtally.core.recurrent_mixer import Recurrent
 from kvtally.core.tally import Term
 from kvtally.pure.config_fields import HINT
-from kvtally.pure.config_recurrent import delta_attention, delta_net
+from kvtally.pure.config_recurrent import delta_attention, delta_net, mamba1
 from kvtally.pure.config_recurrent import mamba2 as mamba2_of
 from kvtally.pure.gguf_keys import Keys
 from kvtally.pure.gguf_latent import latent_attention
@@ -123,15 +123,7 @@ def _mamba1(k: Keys) -> Recurrent:
     inner, state, rank, kernel = (
         k.integer(f"ssm.{name}", least=1) for name in ("inner_size", "state_size", "time_step_rank", "conv_kernel")
     )
-    matrices = (
-        (Term.in_proj, None, 2 * inner),
-        (Term.x_proj, inner, rank + 2 * state),
-        (Term.dt_proj, rank, inner),
-        (Term.out_proj, inner, None),
-    )
-    return Recurrent(
-        matrices=matrices, conv_channels=inner, conv_kernel=kernel, num_heads=inner, key_dim=state, value_dim=1
-    )
+    return mamba1(inner=inner, state=state, rank=rank, kernel=kernel)
 
 
 def _mamba2(k: Keys) -> Recurrent:
