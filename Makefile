@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint zoo browser docs bench bare ci clean
+.PHONY: help demo test lint zoo browser docs bench coverage mutants bare ci clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 .venv/base: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -25,7 +25,7 @@ demo: .venv/base  ## the main job: the lesson's numbers, then a real model's
 	$(BIN)/kvtally count llama-3.1-8b --prompt 2048 --new 512
 
 test: .venv/test  ## every test that needs no browser
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --junitxml=.cache/tests.xml
 
 lint: .venv/test  ## style, types, import contracts
 	$(BIN)/ruff check
@@ -39,19 +39,41 @@ lint: .venv/test  ## style, types, import contracts
 	@touch $@
 
 browser: .venv/browser  ## the page and the reports in a real Chromium
-	$(BIN)/python -m pytest -m browser tests/browser
+	$(BIN)/python -m pytest -m browser tests/browser --junitxml=.cache/browser.xml
 
 zoo: .venv/test  ## one tiny model of every architecture of transformers, counted by two roads
 	$(BIN)/kvtally zoo -n 2 --format md --out docs/zoo.md
 
-docs: .venv/browser  ## real outputs and screenshots into README and docs, the page as the site's front
-	$(BIN)/python tests/docs/blocks.py README.md docs/describe.md
-	$(BIN)/python tests/docs/tree.py
-	$(BIN)/python docs/screenshots.py
-	mkdir -p site && $(BIN)/kvtally explore --no-open --out site/index.html
+.venv/docs: .venv/test .venv/browser
+	$(PIP) --group docs
+	@touch $@
 
-bench: .venv/test  ## speed as ratios, side by side in one run; never a gate
-	cd bench && for what in count config size; do ../$(BIN)/python $$what.py || exit 1; done
+docs: .venv/docs  ## real outputs, fields and screenshots into README and docs, and the site into site/
+	$(BIN)/python tests/docs/blocks.py README.md docs/*.md
+	$(BIN)/python tests/docs/tree.py
+	$(BIN)/python tests/docs/cli_reference.py
+	$(BIN)/python tests/docs/python_api.py
+	$(BIN)/python tests/docs/json_fields.py
+	! ls .cache/*.xml >/dev/null 2>&1 || $(BIN)/python tests/docs/roads.py .cache/*.xml
+	$(BIN)/python tests/docs/screenshots.py
+	$(BIN)/zensical build --strict
+	$(BIN)/kvtally explore --no-open --out site/explore.html
+
+.venv/bench: .venv/test
+	$(PIP) --group bench
+	@touch $@
+
+bench: .venv/bench .venv/browser  ## speed as ratios, side by side in one run; never a gate
+	cd bench && for file in $(filter-out measure.py,$(notdir $(wildcard bench/*.py))); do \
+	  echo $$file && ../$(BIN)/python $$file || exit 1; done
+
+coverage: .venv/test  ## the lines of src that `make test` runs, subprocesses included
+	$(PIP) --group coverage
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered
+
+mutants: .venv/test  ## a random sample of mutants of core and pure, against their tests
+	$(PIP) --group mutants
+	$(BIN)/python tests/mutants.py 400
 
 bare:  ## the wheel in an empty environment, base dependencies only
 	bash tests/bare.sh
@@ -59,4 +81,4 @@ bare:  ## the wheel in an empty environment, base dependencies only
 ci: lint test browser bare  ## what continuous integration runs
 
 clean:  ## remove what the targets made
-	rm -rf .venv .cache dist build
+	rm -rf .venv .cache site dist build

@@ -13,10 +13,11 @@ import transformers
 from measure import cpu_seconds, exponent, seconds, side_by_side, write
 from torch.utils.flop_counter import FlopCounterMode
 
-from kvtally import Attention, Decoder, Layer, Mlp, Pass, cached, count, uncached
+from kvtally import Attention, Decoder, Layer, Mlp, Pass, cached, count, lesson, uncached
 from kvtally.live import build, run, trace
 from kvtally.pure.catalogue import entry
 from kvtally.pure.config import read_config
+from kvtally.pure.count_executed import execute
 
 SMOLLM2 = Path(os.environ.get("KVTALLY_SMOLLM2", Path(__file__).parents[1] / ".cache" / "smollm2"))
 LLAMA_405B = Decoder(
@@ -45,6 +46,23 @@ def closed() -> tuple[str, str, str]:
         f"{1000 * once:.1f} ms",
         f"{once / mtok:.2f}x the same at 100 tokens; growth exponent with length {slope:+.2f}",
     )
+
+
+def growth() -> Iterable[tuple[str, str, str]]:
+    """Exponents: of the closed count with layers that differ, of the executed one with tokens."""
+    sizes = [16, 64, 256]
+    deep = {n: Decoder(hidden_size=64, vocab_size=100, layers=tuple(_layer(k) for k in range(n))) for n in sizes}
+    times = [min(seconds(lambda n=n: count(deep[n], cached(100, 100))) for _ in range(5)) for n in sizes]
+    last = f"{1000 * times[-1]:.1f} ms at {sizes[-1]:,}"
+    yield "closed count by number of layers, all different", last, f"growth exponent {exponent(sizes, times):+.2f}"
+    lengths = [25, 50, 100, 200]
+    times = [min(seconds(lambda n=n: execute(lesson(8), cached(1, n))) for _ in range(3)) for n in lengths]
+    last = f"{1000 * times[-1]:.0f} ms at {lengths[-1]:,}"
+    yield "executed count of the lesson, d = 8, by tokens", last, f"growth exponent {exponent(lengths, times):+.2f}"
+
+
+def _layer(k: int) -> Layer:
+    return Layer(mixer=Attention(num_heads=4, num_kv_heads=2, head_dim=16), mlp=Mlp(width=48 + k))
 
 
 def against_flop_counter() -> tuple[str, str, str]:
@@ -76,6 +94,6 @@ def tracing() -> Iterable[tuple[str, str, str]]:
 
 
 if __name__ == "__main__":
-    rows = [start_up(), closed(), against_flop_counter(), *tracing()]
+    rows = [start_up(), closed(), *growth(), against_flop_counter(), *tracing()]
     write("count", rows, f"torch {torch.__version__}, transformers {transformers.__version__}")
     print(*(" | ".join(row) for row in rows), sep="\n")

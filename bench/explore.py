@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from measure import write
 from playwright.sync_api import sync_playwright
 
 from kvtally.frontends.explore.write import html
@@ -44,10 +45,17 @@ def main() -> None:
             opened.append(shown)
             frames += page.evaluate(FRAMES)
             page.close()
+        version = browser.version
         browser.close()
-        print(f"the file: {path.stat().st_size:,} bytes")
-    print(f"opens in {statistics.median(opened):.0f} ms (median of {RUNS}; slowest {max(opened):.0f} ms)")
-    print(f"a frame takes {statistics.median(frames):.1f} ms (median of {len(frames):,}; slowest {max(frames):.1f} ms)")
+        length = path.stat().st_size
+    median = statistics.median
+    rows = [
+        ("the page opens, first paint", f"{median(opened):.0f} ms", f"slowest of {RUNS}: {max(opened):.0f} ms"),
+        ("a frame of both panels", f"{median(frames):.1f} ms", f"slowest of {len(frames):,}: {max(frames):.1f} ms"),
+        ("the file", f"{length:,} bytes", "one file, nothing fetched"),
+    ]
+    write("explore", rows, f"Chromium {version}; no other page to compare with")
+    print(*(" | ".join(row) for row in rows), sep="\n")
 
 
 if __name__ == "__main__":

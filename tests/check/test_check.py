@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from functools import cache
 from typing import Any
 
 import pytest
 import torch
 
-from kvtally.core.agreement import THRESHOLD, Agreement, CacheDefectError, Report, Step
+from kvtally.core.agreement import CacheDefectError, Report
 from kvtally.core.errors import InputError, KvtallyError
 from kvtally.live import build, check
 from kvtally.live.adapter import of_transformers
@@ -92,6 +94,13 @@ def one_too_far(model: Any) -> Any:
     return model
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_off_by_one_among_experts_is_a_defect_in_16_bits(dtype: Any) -> None:
+    healthy, sick = tiny("mixtral", dtype), one_too_far(tiny("mixtral", dtype))
+    found = [check(model, scenarios=["ragged chunks", "reorder"]).by_group() for model in (healthy, sick)]
+    assert [(groups["steps"], groups["batch"]) for groups in found] == [("rounding",) * 2, ("DEFECT",) * 2]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_an_off_by_one_position_is_a_defect_in_every_precision(dtype: Any) -> None:
     found = check(one_too_far(tiny("llama", dtype)), scenarios="steps")
@@ -116,6 +125,39 @@ def test_a_cache_that_stores_less_is_lossy(monkeypatch: pytest.MonkeyPatch) -> N
     found = check(tiny("llama"), scenarios="steps")
     assert found.verdict == "LOSSY"
     assert not found.good
+    steps = next(a for a in found.defects if a.scenario == "prefill, then steps")
+    assert (steps.error, steps.precision) == (steps.native, "float32")  # float64 would show rounding of its own
+    assert steps.error > 1e-4  # half an ulp of bfloat16 is 2e-3 of a key
+    assert f"LOSSY, error {steps.error:.2g} in float32, first at position" in steps.text
+
+
+def in_16_bits(numbers: Any) -> Any:
+    return numbers.to(torch.bfloat16).to(numbers.dtype)
+
+
+def test_a_cache_that_stores_less_after_the_prompt_is_lossy_and_its_part_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers.cache_utils import DynamicLayer
+
+    update = DynamicLayer.update
+
+    def rounded(self: Any, keys: Any, values: Any, *args: Any, **more: Any) -> Any:
+        return update(self, keys, in_16_bits(values) if keys.shape[2] == 1 else values, *args, **more)
+
+    monkeypatch.setattr(DynamicLayer, "update", rounded)
+    found = check(tiny("llama"), scenarios=["prefill, then steps"])
+    assert [a.scenario for a in found.agreements if a.verdict == "LOSSY"] == ["prefill, then steps"]
+    assert "the values of layer 0 hold no more than bfloat16 does" in found.agreements[-1].where
+
+
+def test_a_step_that_computes_in_less_is_no_lossy_cache() -> None:
+    """What is stored is whole: the noise of a step alone is rounding, be it twenty times that of a pass."""
+    model = tiny("llama")
+    last = model.model.layers[-1].self_attn.o_proj
+    last.register_forward_hook(lambda _module, _inputs, out: in_16_bits(out) if out.shape[1] == 1 else out)
+    found = check(model, scenarios=["prefill, then steps"]).agreements[-1]
+    assert found.native is not None
+    assert found.native > 2e-5
+    assert found.verdict == "rounding"
 
 
 def test_weights_of_zero_make_the_check_blind() -> None:
@@ -153,6 +195,54 @@ def test_nan_is_named_with_module_and_position() -> None:
     found = check(model, scenarios="steps")
     assert found.verdict == "not comparable"
     assert "NaN from position 0 on, first out of `model.layers.1.mlp.down_proj`" in found.sentence
+
+
+def test_memory_is_given_back() -> None:
+    """As many tensors live after a check as before, and none of them is one that the check made."""
+    model = tiny("gpt2")
+    made: list[weakref.ref[Any]] = []
+    model.lm_head.register_forward_hook(lambda _m, _i, out: made.append(weakref.ref(out)))
+    check(model, scenarios="reorder", tokens=8)  # what is loaded with a first use stays
+    gc.collect()
+    before = living()
+    made.clear()
+    report = check(model, scenarios=["reorder", "static crop", "generate, static cache"], tokens=8)
+    gc.collect()
+    assert len(made) > 20
+    assert [one() for one in made if one() is not None] == []
+    assert living() == before
+    assert report.good
+
+
+def living() -> int:
+    """Bytes of all tensors that Python still knows of."""
+    tensors = [o for o in gc.get_objects() if isinstance(o, torch.Tensor)]
+    return sum(t.untyped_storage().nbytes() for t in tensors)
+
+
+def test_a_tolerance_of_ones_own_decides() -> None:
+    model = one_too_far(tiny("llama"))
+    error = next(a for a in check(model, scenarios="chunks of 3").defects).error
+    above, below = (check(model, scenarios="chunks of 3", tolerance=error * k) for k in (1.01, 0.99))
+    assert above.by_group()["steps"] == "rounding"
+    assert below.by_group()["steps"] == "DEFECT"
+    assert next(a for a in below.defects).threshold == error * 0.99
+    assert above.conventions["threshold"] == f"{error * 1.01:g} of the logits' scale, in true float64"
+
+
+def test_a_screen_of_ones_own_decides_what_runs_again() -> None:
+    model, ran = tiny("gpt2"), {}
+    for factor in (None, 0, 1e6):
+        found = check(model, scenarios="chunks of 3", screen=factor)
+        ran[factor] = {a.precision for a in found.agreements if a.group == "steps"}
+    assert ran == {None: {"float32"}, 0: {"float64"}, 1e6: {"float32"}}
+    assert check(model.bfloat16(), scenarios="chunks of 3", screen=20).agreements[-1].precision == "bfloat16"
+
+
+def test_a_tolerance_below_that_of_float32_runs_everything_again() -> None:
+    found = check(tiny("gpt2"), scenarios="chunks of 3", tolerance=1e-10)
+    assert found.agreements[-1].precision == "float64"
+    assert found.good
 
 
 def test_a_vocabulary_of_one_is_blind() -> None:
@@ -233,6 +323,9 @@ def test_ids_of_ones_own_are_taken() -> None:
     [
         ({"tokens": 3}, "`tokens` is 3, expected an integer of at least 8"),
         ({"scenarios": "step"}, "`scenarios` has 'step'; known: `all`, `power`, `steps`"),
+        ({"tolerance": 0.0}, "`tolerance` is 0, expected a number above 0 and below 1"),
+        ({"tolerance": "1e-3"}, "`tolerance` is '1e-3', expected a number above 0 and below 1"),
+        ({"screen": -2.0}, "`screen` is -2, expected a number of at least 0"),
         ({"dtype": "int8"}, "`dtype` is 'int8'; known: `bfloat16`, `float16`, `float32`, `float64`"),
         ({"seed": -1}, "`seed` is -1"),
         ({"ids": [[1, 2, 3, 4, 5, 6, 7, 8]], "tokens": 9}, "`tokens` is 9 and `ids` has 8"),
@@ -276,31 +369,12 @@ def test_sizes_fill_what_they_are_cut_to() -> None:
             assert min(cut(sizes, total)) > 0
 
 
-def made(verdict: str, group: str = "steps", **more: Any) -> Agreement:
-    return Agreement(scenario=f"a {verdict} <one>", group=group, verdict=verdict, **more)
-
-
-def test_the_worst_verdict_is_the_reports() -> None:
-    both = Report(name="m", agreements=(made("same"), made("DEFECT", "edit", precision="float64", error=0.5)))
-    assert (both.verdict, both.good, both.by_group()) == ("DEFECT", False, {"steps": "same", "edit": "DEFECT"})
-    only_power = Report(name="m", agreements=(made("same", "power"), made("unsupported")))
-    assert (only_power.verdict, only_power.good) == ("unsupported", False)
-    assert Report(name="m", agreements=(made("TIE"), made("unsupported"))).good
-    assert json.loads(json.dumps(both.to_dict()))["groups"] == {"steps": "same", "edit": "DEFECT"}
-
-
-def test_the_first_position_is_the_first_above_the_threshold() -> None:
-    steps = tuple(
-        Step(position=k, max_abs=gap, token_left=1, token_right=2, margin=0.1)
-        for k, gap in enumerate([0.0, 2 * THRESHOLD, 20 * THRESHOLD, float("inf")])
-    )
-    a = made("DEFECT", scale=10.0, steps=steps, precision="float64", error=1.0)
-    assert a.first == steps[2]
-    assert "first at position 2" in a.text
-
-
-def test_the_notebook_page_is_escaped() -> None:
-    html = Report(name="<b>", agreements=(made("DEFECT", note="<script>"),))._repr_html_()
-    assert "<script>" not in html
-    assert "<one>" not in html
-    assert "&lt;script&gt;" in html
+def test_explicit_positions_begin_where_the_model_itself_begins() -> None:
+    settings = {
+        "model_type": "roberta", "is_decoder": True, "hidden_size": 24, "intermediate_size": 36, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "vocab_size": 50, "max_position_embeddings": 40, "pad_token_id": 1,
+    }  # fmt: skip
+    model = scaled(build(settings, device="cpu"))
+    assert of_transformers(model).first == 2, "the row of the padding is 1"
+    report = check(model, scenarios=["explicit position ids", "full pass, explicit positions"], tokens=9)
+    assert {a.verdict for a in report.agreements} <= {"same", "rounding"}, report.sentence

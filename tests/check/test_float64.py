@@ -117,11 +117,23 @@ def test_an_exact_tie_has_no_margin_and_falls_to_the_higher_index_once_nudged() 
     assert values.tolist() == [[2.0, 1.0]]  # the scores themselves, not the nudged ones
 
 
-def test_masked_scores_are_no_tie() -> None:
+MASKED = (-torch.inf, torch.finfo(torch.float64).min, torch.finfo(torch.float32).min)
+
+
+@pytest.mark.parametrize("masked", MASKED)
+def test_masked_scores_are_no_tie(masked: float) -> None:
     choices = Choices()
     with float64(choices=choices):
-        torch.tensor([[1.0, -torch.inf, -torch.inf]]).topk(2)
+        torch.tensor([[1.0, masked, masked]], dtype=torch.float64).topk(2)
     assert choices.margin == torch.inf
+
+
+@pytest.mark.parametrize("masked", MASKED)
+def test_a_masked_score_does_not_make_the_nudge_larger(masked: float) -> None:
+    scores, choices = torch.tensor([[1.0, 1.5, 1.0, masked]], dtype=torch.float64), Choices(nudged=True)
+    with float64(choices=choices):
+        indices = scores.topk(2).indices
+    assert indices.tolist() == [[1, 2]]  # the largest, then the higher of two equals
 
 
 def test_all_items_chosen_is_no_choice() -> None:

@@ -11,7 +11,9 @@ import torch
 from check.numpy_decoder import NumpyDecoder
 from check.own_models import by_hand, in_numpy
 from handwritten import Net
+from kvtally.live.adapter import Adapter
 from kvtally.live.check import check
+from kvtally.live.scenarios import Bench
 from kvtally.live.zoo import scaled
 
 torch.set_num_threads(1)
@@ -44,3 +46,12 @@ def test_positions_that_start_again_are_found_in_numpy_too() -> None:
     report = check(in_numpy(NumpyDecoder(restarts=True)))
     assert report.by_group()["steps"] == "DEFECT"
     assert report.by_group()["power"] in ("same", "rounding")
+
+
+@pytest.mark.parametrize(("tokens", "vocab_size"), [(24, 131), (24, 24), (24, 5)])
+def test_a_prompt_repeats_no_token_as_long_as_the_vocabulary_reaches(tokens: int, vocab_size: int) -> None:
+    adapter = Adapter(full=lambda ids: ids, extend=lambda cache, ids: ids, fresh=dict, vocab_size=vocab_size)
+    for which in range(3):
+        prompt = Bench(adapter=adapter, tokens=tokens).prompt(which)
+        assert prompt.shape == (1, tokens)
+        assert len(prompt[0].unique()) == min(tokens, vocab_size)

@@ -85,10 +85,33 @@ def test_the_ini_file_comes_last(pytester: pytest.Pytester) -> None:
     pytester.runpytest_inprocess().assert_outcomes(passed=2)
 
 
+def test_tolerances_are_taken_from_the_ini_file_and_the_marker(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nkv_scenarios = steps\nkv_tolerance = 1e-3\n")
+    pytester.makepyfile("""
+        import pytest
+        from check.numpy_decoder import NumpyDecoder
+        from check.own_models import in_numpy
+
+        def said(report):
+            return report.conventions["threshold"].partition(" ")[0]
+
+        def test_ini(kv_check):
+            assert said(kv_check(in_numpy(NumpyDecoder()))) == "0.001"
+
+        @pytest.mark.kv_check(tolerance=1e-9, screen=0)
+        def test_marker(kv_check):
+            assert said(kv_check(in_numpy(NumpyDecoder()))) == "1e-09"
+    """)
+    pytester.runpytest_inprocess().assert_outcomes(passed=2)
+
+
 @pytest.mark.parametrize(
     ("ini", "marker", "said"),
     [
         ("kv_tokens = many", "", "kv_tokens: `many`, expected a number: tokens of the longest prompt"),
+        ("kv_tolerance = much", "", "kv_tolerance: `much`, expected a number: share of the largest logit"),
+        ("kv_tolerance = 2", "", "`tolerance` is 2, expected a number above 0 and below 1"),
+        ("", "@pytest.mark.kv_check(screen=-1)", "`screen` is -1, expected a number of at least 0"),
         ("", '@pytest.mark.kv_check(scenario="steps")', "found `scenario`; known, by keyword: `scenarios`, `dtype`"),
         ("", '@pytest.mark.kv_check("steps")', "found 'steps'; known, by keyword: `scenarios`"),
         ("", '@pytest.mark.kv_check(scenarios="stairs")', "stairs"),

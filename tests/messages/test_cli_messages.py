@@ -14,7 +14,7 @@ VERBS = ", ".join(f"`{verb}`" for verb in kvtally.commands)
 PINNED = [
     ("count gpt2 --bacth 3", 2, "kvtally count: no option `--bacth`; nearest: `--batch`\n\n"
      "hint: kvtally count --help lists them all"),
-    ("coun", 2, "kvtally: no command `coun`; nearest: `count`\n\nhint: kvtally --help lists them all"),
+    ("coun", 2, "kvtally: no command `coun`; nearest: `count`, `round`\n\nhint: kvtally --help lists them all"),
     ("xyz", 2, f"kvtally: no command `xyz`; known: {VERBS}\n\nhint: kvtally --help lists them all"),
     ("count gpt2 --prompt", 2, "kvtally count: option `--prompt` requires an argument\n\n"
      "hint: kvtally count --help lists every option"),

@@ -72,6 +72,6 @@ def test_what_fits_does_not_depend_on_where_the_search_starts(memory: int, each:
 
 @given(st.sampled_from(sorted(DTYPES)), st.integers(0, 20), st.integers(1, 9))
 def test_rows_take_whole_bytes_and_as_many_as_there_are(name: str, blocks: int, rows: int) -> None:
-    found, width = DTYPES[name], 32 * blocks
+    found, width = DTYPES[name], 64 * blocks
     assert found.bytes(rows, width) == sum(found.row(width) for _ in range(rows))
     assert 8 * found.row(width) >= found.bits * width

@@ -17,6 +17,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
+from kvtally.core.errors import InputError
 from kvtally.traffic import read_lines
 from kvtally.traffic.canonical import read_parquet, write_parquet
 from kvtally.traffic.chain import PieceChain, TokenChain
@@ -134,44 +135,6 @@ def test_token_ids_are_chained(tmp_path: Path) -> None:
     assert found.input_tokens.tolist() == [5, 4]
 
 
-@pytest.fixture
-def tokenizer(tmp_path: Path) -> str:
-    tokenizers = pytest.importorskip("tokenizers")
-    words = {word: n for n, word in enumerate(["?", "system", "user", "be", "good", "hi", "there"])}
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="?"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    made.save(str(tmp_path / "tokenizer.json"))
-    return str(tmp_path / "tokenizer.json")
-
-
-SYSTEM, HI, THERE = (
-    {"role": role, "content": said} for role, said in (("system", "be good"), ("user", "hi"), ("user", "there"))
-)
-
-
-@pytest.mark.parametrize("form", ["chat", "batch", "litellm", "otel", "otlp"])
-def test_messages_are_tokenised_and_chained(tmp_path: Path, tokenizer: str, form: str) -> None:
-    def record(n: int, *messages: dict[str, str]) -> dict[str, object]:
-        attributes = {"gen_ai.input.messages": json.dumps(messages), "gen_ai.conversation.id": "c"}
-        listed = [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()]
-        span = {"startTimeUnixNano": str(n * 10**9), "attributes": listed}
-        return {
-            "chat": {"messages": messages, "timestamp": n, "session_id": "c"},
-            "batch": {"custom_id": str(n), "body": {"messages": messages}, "timestamp": n, "session_id": "c"},
-            "litellm": {"id": "x", "trace_id": "c", "startTime": n, "messages": messages, "prompt_tokens": 4},
-            "otel": {"timestamp": n, "attributes": attributes},
-            "otlp": {"resourceSpans": [{"scopeSpans": [{"spans": [span, {"attributes": []}]}]}]},
-        }[form]
-
-    found = read(
-        [written(tmp_path, record(1, SYSTEM, HI), record(2, SYSTEM, THERE))], tokenizer=tokenizer, block_size=3
-    )
-    assert paths(found) == [[0], [0]]  # system be good | user hi; system be good | user there: 5 tokens
-    assert found.input_tokens.tolist() == [5, 5]
-    assert found.time.tolist() == [1.0, 2.0]
-    assert found.names["session"] == ("c",)
-
-
 def test_claude_code_by_usage_counts_and_said_so(tmp_path: Path) -> None:
     def line(request: str, fresh: int, cached: int) -> dict[str, object]:
         usage = {"input_tokens": fresh, "cache_read_input_tokens": cached, "output_tokens": 7}
@@ -187,10 +150,22 @@ def test_claude_code_by_usage_counts_and_said_so(tmp_path: Path) -> None:
     assert "token counts, not tokens" in found.notes[0]
 
 
+def test_the_progress_of_all_files_is_told_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_lines, "EVERY", 1)
+    sizes = [Path(written(tmp_path, record, record, name=f"{n}.jsonl")).stat().st_size
+             for n, record in enumerate(MOONCAKE)]  # fmt: skip
+    told: list[tuple[str, int, int]] = []
+    read([str(tmp_path)], progress=lambda file, done, whole: told.append((Path(file).name, done, whole)))
+    assert [(name, whole) for name, _, whole in told] == [(f"{n}.jsonl", sum(sizes)) for n in (0, 0, 1, 1)]
+    done = [done for _, done, _ in told]
+    assert done == sorted(done)
+    assert done[-1] == sum(sizes)
+
+
 def test_timestamps_out_of_order_are_sorted_and_said(tmp_path: Path) -> None:
     found = read([written(tmp_path, *MOONCAKE[::-1])])
     assert found.time.tolist() == [0.0, 1.5]
-    assert found.notes == ("timestamps out of order at 1 places: sorted",)
+    assert found.notes == ("timestamps out of order at 1 place: sorted",)
 
 
 def test_bad_records_are_counted(tmp_path: Path) -> None:
@@ -206,6 +181,26 @@ def test_a_line_too_long_is_bad_and_its_rest_is_passed_over(tmp_path: Path, monk
     found = read([name], skip_bad=True)
     assert paths(found) == [[0, 1, 2], [0, 1, 3]]
     assert "trace.jsonl:2" in found.notes[0]
+
+
+def test_a_document_too_long_is_read_as_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A .json file of two records, one a line: it is no JSON text, and too long for one."""
+    name = written(tmp_path, *MOONCAKE, name="t.json")
+    assert paths(read([name])) == [[0, 1, 2], [0, 1, 3]]
+    monkeypatch.setattr(read_lines, "LONGEST", 120)
+    assert paths(read([name])) == [[0, 1, 2], [0, 1, 3]]
+    long = json.dumps([*MOONCAKE, *MOONCAKE])
+    (tmp_path / "t.json").write_text(long)
+    with pytest.raises(InputError, match=r"t.json:1: a line of more than 0 MiB, expected a request"):
+        read([name])
+
+
+def test_bad_records_of_a_document_are_counted_too(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(json.dumps([MOONCAKE[0], 3, MOONCAKE[1]]))
+    found = read([str(tmp_path / "t.json")], skip_bad=True)
+    assert paths(found) == [[0, 1, 2], [0, 1, 3]]
+    assert found.notes[0].startswith("1 bad record skipped, the first: ")
+    assert found.notes[0].endswith("t.json: record 2: a value of type int, expected a JSON object")
 
 
 def test_parquet_gives_back_every_column(tmp_path: Path) -> None:

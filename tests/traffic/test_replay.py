@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace as changed
 from fractions import Fraction
 
@@ -19,6 +20,7 @@ from kvtally.traffic.requests import Requests
 from kvtally.traffic.routing import ROUTES, route
 from kvtally.traffic.runs import Runs, runs
 from kvtally.traffic.stack import stack_runs
+from kvtally.traffic.tree import check_tree
 from traffic import brute
 
 BLOCK = 16
@@ -53,7 +55,7 @@ def test_slots_are_used_again_and_change_nothing(compiled: bool, monkeypatch: py
     requests = of([path if i % 3 else path[:1] for i, path in enumerate(paths)])
     wide = stack_runs(requests.offsets, requests.ids, requests.blocks, compiled=compiled)
     monkeypatch.setattr(stack, "SPARE", 0)
-    assert 2 * requests.blocks < len(requests)  # fewer slots than requests: they must be used again
+    assert stack.SLOTS * requests.blocks < len(requests)  # fewer slots than requests: they must be used again
     tight = stack_runs(requests.offsets, requests.ids, requests.blocks, compiled=compiled)
     assert [c.tolist() for c in wide] == [c.tolist() for c in tight]
 
@@ -160,6 +162,22 @@ def test_ids_that_are_no_prefixes_are_refused(paths: brute.Paths, bad: int, comp
     requests = of(paths)
     with pytest.raises(InputError, match=f"^request {bad}: a block id comes twice, or after another block"):
         stack_runs(requests.offsets, requests.ids, requests.blocks, compiled=compiled)
+
+
+@given(st.lists(st.lists(st.integers(0, 4), max_size=4), min_size=1, max_size=8))
+def test_an_id_of_two_parents_is_named_with_and_without_numba(paths: brute.Paths) -> None:
+    parents: dict[int, int] = {}
+    wrong = None
+    for r, path in enumerate(paths, start=1):
+        for before, block in zip([-1, *path], path, strict=False):
+            if parents.setdefault(block, before) != before and wrong is None:
+                names = ["no parent" if p < 0 else f"parent {p}" for p in (parents[block], before)]
+                wrong = f"block {block} has {names[0]} and, in request {r}, {names[1]}, expected one"
+    for compiled in (True, False):
+        if not any(paths):
+            wrong = "no request asks for a block"
+        with pytest.raises(InputError, match=wrong) if wrong else nullcontext():
+            check_tree(of(paths), compiled=compiled)
 
 
 def test_an_empty_trace_has_an_empty_curve() -> None:

@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 
 from kvtally.frontends.cli import main
 from kvtally.frontends.replay_question import Question, answer
-from kvtally.frontends.replay_text import as_text
+from kvtally.frontends.replay_report import page
+from kvtally.frontends.replay_text import as_text, sections
+from kvtally.pure.model import read_model
 from kvtally.traffic.read import read
 from kvtally.traffic.requests import Requests
 from kvtally.traffic.runs import runs
@@ -99,6 +101,47 @@ def test_json_is_the_record(trace: str, capsys: pytest.CaptureFixture[str]) -> N
 def test_other_formats_have_a_row_for_each_capacity(trace: str, form: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", trace, "--format", form]) == 0
     assert capsys.readouterr().out.count("100" + (" %" if form == "md" else ",")) >= 1
+
+
+def test_csv_has_the_rules_too(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", trace, "--format", "csv", "--policy", "belady", "--capacity", "5"]) == 0
+    head, *points, last = capsys.readouterr().out.splitlines()
+    assert head == "rule,share_of_possible,blocks,hits,accesses,states,bytes,macs"
+    assert [row.split(",")[:2] for row in points] == [["lru", str(n)] for n in (50, 75, 90, 95, 99, 100)]
+    assert last == "belady,,5,3,9,,,"
+
+
+@pytest.mark.parametrize("words", ["", "--ttl 7min", "--min-prefix 2", "--model llama-3.1-8b"])
+def test_the_page_draws_what_the_run_table_says(trace: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    given = dict(zip(words.split()[::2], words.split()[1::2], strict=True))
+    question = Question(
+        decoder=read_model(given["--model"]) if "--model" in given else None,
+        ttl=420.0 if "--ttl" in given else None,
+        min_prefix=int(given.get("--min-prefix", 0)),
+    )
+    found = answer((trace,), read([trace]), question)
+    shown = page(found, ["kvtally"])
+    curve, depths = shown.pictures
+    for blocks, _, hit, _ in curve.rows:
+        hits = found.table.hits(int(blocks), ttl=question.ttl, min_prefix=question.min_prefix).sum()
+        assert hit == f"{100 * hits / 9:.1f} %"
+    assert depths.rows == [("none", "2", "50.0 %"), ("16", "1", "25.0 %"), ("32", "1", "25.0 %")]
+    grid, *tables = shown.heats
+    ttls = [60, 300, *([420] if question.ttl else []), 3600, None]
+    for (_, cells), ttl in zip(grid.rows, ttls, strict=True):
+        for head, (cell, share) in zip(grid.heads, cells, strict=True):
+            hits = found.table.hits(int(head.split()[0]), ttl=ttl, min_prefix=question.min_prefix).sum()
+            assert (cell, share) == (f"{100 * hits / 9:.1f} %", hits / 9)
+    assert [table.title for table in tables] == [title for title, _ in sections(found)]
+
+
+def test_each_step_is_told_before_it_is_done(trace: str) -> None:
+    told: list[tuple[str, int, int]] = []
+    question = Question(decoder=read_model("gpt2"), rules=("lru", "fifo"), capacities=(2, 3))
+    answer((trace,), read([trace]), question, lambda *step: told.append(step))
+    assert [done for _, done, _ in told] == list(range(12))
+    assert {whole for *_, whole in told} == {12}
+    assert [name for name, *_ in told[-2:]] == ["fifo", "fifo"]
 
 
 def test_rules_at_capacities(trace: str, capsys: pytest.CaptureFixture[str]) -> None:

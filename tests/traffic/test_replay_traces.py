@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace as changed
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from kvtally.traffic.replay import replay
 from kvtally.traffic.requests import Requests
 from kvtally.traffic.runs import Runs, runs
 from kvtally.traffic.vllm import vllm_hits
+from kvtally.traffic.why import edits
 
 SHARED = Path(os.environ.get("KVTALLY_SHARED", Path(__file__).parents[3] / "shared"))
 pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="needs the folder of shared traces (KVTALLY_SHARED)")
@@ -83,3 +85,18 @@ def test_claude_code_figures() -> None:
     assert [f"{shares[0]:.2%}", *(f"{share:.1%}" for share in shares[1:])] == ["96.34%", "78.8%", "91.6%", "96.0%"]
     coarse = [table.hits(increment=blocks).sum() / accesses for blocks in (1024 // 64, 2048 // 64)]
     assert [f"{share:.4f}"[1:] for share in coarse] == [".9596", ".9555"]
+
+
+def test_claude_code_edits() -> None:
+    """Of requests that follow another, 3.7 % change its prompt before the last block, subagents among them.
+
+    Told apart from the session that started them, as `replay` does, they are fewer: a change of speaker is no edit.
+    """
+    requests = claude_code().requests
+    names = [name.partition("/")[0] for name in requests.names["session"]]
+    traces = {name: n for n, name in enumerate(dict.fromkeys(names))}
+    assert len(traces) == 710
+    whole = edits(changed(requests, session=np.array([traces[name] for name in names])[requests.session]))
+    apart = edits(requests)
+    shares = [(found.edited - found.in_last_block) / found.follow for found in (whole, apart)]
+    assert [f"{share:.1%}" for share in shares] == ["3.7%", "2.8%"]

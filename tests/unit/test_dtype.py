@@ -9,42 +9,49 @@ import pytest
 from kvtally.core.dtype import ALIASES, DTYPES, dtype
 from kvtally.core.errors import InputError
 
-ROWS_OF_96 = {  # a width that is no power of 2
-    "fp32": 96 * 4,
-    "bf16": 96 * 2,
-    "fp16": 96 * 2,
-    "fp8": 96,
-    "fp8_e4m3": 96,
-    "fp8_e5m2": 96,
-    "fp8_per_token_head": 96 + 4,
-    "int8": 96,
-    "int8_per_token_head": 96 + 4,
-    "int4": 48,
-    "int4_per_token_head": 48 + 4,
-    "nvfp4": 48 + 96 // 16,
-    "q8_0": 3 * 34,
-    "q5_1": 3 * 24,
-    "q5_0": 3 * 22,
-    "q4_1": 3 * 20,
-    "q4_0": 3 * 18,
+ROWS_OF_192 = {  # a width that is no power of 2
+    "fp32": 192 * 4,
+    "bf16": 192 * 2,
+    "fp16": 192 * 2,
+    "fp8": 192,
+    "fp8_e4m3": 192,
+    "fp8_e5m2": 192,
+    "fp8_per_token_head": 192 + 4,
+    "int8": 192 + 4,
+    "int8_per_token_head": 192 + 4,
+    "int4": 96 + 4,
+    "int4_per_token_head": 96 + 4,
+    "int2": 48 + 4,
+    "int8_g32": 6 * 36,
+    "int8_g64": 3 * 68,
+    "int4_g32": 6 * 20,
+    "int4_g64": 3 * 36,
+    "int2_g32": 6 * 12,
+    "int2_g64": 3 * 20,
+    "nvfp4": 96 + 192 // 16,
+    "q8_0": 6 * 34,
+    "q5_1": 6 * 24,
+    "q5_0": 6 * 22,
+    "q4_1": 6 * 20,
+    "q4_0": 6 * 18,
 }
 
 
 def test_every_type_takes_the_bytes_of_its_layout() -> None:
-    assert {name: found.row(96) for name, found in DTYPES.items()} == ROWS_OF_96
-    assert {name: found.bytes(7, 96) for name, found in DTYPES.items()} == {n: 7 * b for n, b in ROWS_OF_96.items()}
+    assert {name: found.row(192) for name, found in DTYPES.items()} == ROWS_OF_192
+    assert {name: found.bytes(7, 192) for name, found in DTYPES.items()} == {n: 7 * b for n, b in ROWS_OF_192.items()}
 
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_an_element_takes_its_share_of_a_row_but_for_scales_of_a_row(name: str) -> None:
     found = DTYPES[name]
     scale = found.scale if not found.block else 0
-    assert found.per_element * 96 == ROWS_OF_96[name] - scale
+    assert found.per_element * 192 == ROWS_OF_192[name] - scale
     assert isinstance(found.per_element, Fraction)
 
 
 def test_a_row_of_half_a_byte_is_filled_up_and_an_empty_one_takes_nothing() -> None:
-    assert dtype("int4").row(5) == 3
+    assert dtype("int4").row(5) == 3 + 4
     assert [found.row(0) for found in DTYPES.values()] == [0] * len(DTYPES)
 
 

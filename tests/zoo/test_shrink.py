@@ -49,6 +49,35 @@ def test_windows_chunks_and_choices_are_shorter_than_the_passes() -> None:
     assert shrunk("deepseek_v32").index_topk < longest
 
 
+def test_queries_are_scaled_by_their_position_within_the_passes() -> None:
+    from transformers import CONFIG_MAPPING
+
+    from kvtally.live.zoo import LISTS
+
+    longest, original = LISTS["cached"][0].new, "original_max_position_embeddings"
+    assert shrunk("llama4").text_config.floor_scale < longest
+    rope, full = shrunk("ministral3").rope_parameters, CONFIG_MAPPING["ministral3"]().rope_parameters
+    assert rope[original] < longest < full[original]
+    assert {k: v for k, v in rope.items() if "max_pos" not in k} == {
+        k: v for k, v in full.items() if "max_pos" not in k
+    }
+
+
+def test_an_indexer_has_enough_heads_for_no_score_to_be_0() -> None:
+    assert shrunk("deepseek_v32").index_n_heads == shrunk("hy_v4").index_n_heads == 16
+    sparse = shrunk("minimax_m3_vl_text")
+    assert sparse.index_n_heads == sparse.num_key_value_heads == 2
+
+
+def test_vectors_of_zeros_are_drawn_and_others_stay() -> None:
+    from kvtally.live.harness import build
+    from kvtally.live.zoo import scaled
+
+    layer = scaled(build(shrunk("gpt2"), device="cpu")).transformer.h[0]
+    assert 0.05 < layer.mlp.c_fc.bias.std() < 0.15
+    assert layer.ln_1.weight.eq(1).all()
+
+
 def test_layers_that_share_keys_keep_layers_of_their_own_to_share() -> None:
     config = shrunk("gemma3n_text")
     own = config.num_hidden_layers - config.num_kv_shared_layers

@@ -40,7 +40,8 @@ class Agreement:
 
     `error` is max |a - b| / max |logits| in `precision`, `scale` is max |logits|, `floor` the same error
     measured between runs that need no cache (rounding of this model in its own precision), `native` the
-    error in the model's own precision. `rule` says in words what decided. `where` names the first
+    error in the model's own precision, `threshold` the share of `scale` from which on a position counts as
+    different. `rule` says in words what decided. `where` names the first
     differing cell, `note` what else there is to say. What is not in it: the logits themselves.
 
     >>> a = Agreement(scenario="chunks of 3", group="steps", verdict="rounding", error=2e-15, precision="float64")
@@ -55,6 +56,7 @@ class Agreement:
     scale: float = 0.0
     floor: float = 0.0
     native: float | None = None
+    threshold: float = THRESHOLD
     precision: str = ""
     rule: str = ""
     steps: tuple[Step, ...] = ()
@@ -67,8 +69,8 @@ class Agreement:
 
     @property
     def first(self) -> Step | None:
-        """The first position that differs by more than `THRESHOLD` of the scale; None where none does."""
-        return next((s for s in self.steps if not s.max_abs <= THRESHOLD * self.scale), None)
+        """The first position that differs by more than `threshold` of the scale; None where none does."""
+        return next((s for s in self.steps if not s.max_abs <= self.threshold * self.scale), None)
 
     @property
     def ran(self) -> bool:

@@ -76,10 +76,12 @@ DTYPES: dict[str, Dtype] = {
         Dtype(name="fp8_e4m3", bits=8),
         Dtype(name="fp8_e5m2", bits=8),
         Dtype(name="fp8_per_token_head", bits=8, scale=4),  # a float32 scale
-        Dtype(name="int8", bits=8),
+        Dtype(name="int8", bits=8, scale=4),  # int8, int4, int2: a scale and a zero of 2 bytes each a row, as in KIVI
         Dtype(name="int8_per_token_head", bits=8, scale=4),
-        Dtype(name="int4", bits=4),
+        Dtype(name="int4", bits=4, scale=4),
         Dtype(name="int4_per_token_head", bits=4, scale=4),  # a scale and a zero of 2 bytes each, or a float32 scale
+        Dtype(name="int2", bits=2, scale=4),
+        *(Dtype(name=f"int{b}_g{g}", bits=b, block=g, scale=4) for b in (8, 4, 2) for g in (32, 64)),  # or a group
         Dtype(name="nvfp4", bits=4, block=16, scale=1),  # an fp8 scale
         _ggml("q8_0", 8, 2),
         _ggml("q5_1", 5, 4),

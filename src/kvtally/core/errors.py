@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import isfinite
 
 
 class KvtallyError(Exception):
@@ -60,6 +61,24 @@ def require_int(name: str, value: object, *, least: int, most: int | None = None
         raise InputError(f"`{name}` is {value!r}, expected {bounds}")
     if value < least or (most is not None and value > most):
         raise InputError(f"`{name}` is {value:,}, expected {bounds}")
+    return value
+
+
+def require_number(
+    name: str, value: object, *, least: float | None = None, above: float | None = None, below: float | None = None
+) -> float:
+    """`value` itself where it is a finite number within the bounds; otherwise an InputError.
+
+    >>> require_number("tolerance", 1e-3, above=0, below=1)
+    0.001
+    """
+    known = ((least, "of at least"), (above, "above"), (below, "below"))
+    bounds = "a number " + " and ".join(f"{word} {bound:g}" for bound, word in known if bound is not None)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise InputError(f"`{name}` is {value!r}, expected {bounds}")
+    low = (least is not None and value < least) or (above is not None and value <= above)
+    if low or (below is not None and value >= below):
+        raise InputError(f"`{name}` is {value:g}, expected {bounds}")
     return value
 
 

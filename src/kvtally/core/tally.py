@@ -14,7 +14,11 @@ from kvtally.core.span import KERNELS
 
 
 class Term(StrEnum):
-    """What a multiplication was made for, in Hugging Face's words, in the order of a forward pass."""
+    """What a multiplication was made for, in Hugging Face's words, in the order of a forward pass.
+
+    >>> Term.qk, Term.qk == "qk"
+    (<Term.qk: 'qk'>, True)
+    """
 
     q_proj = "q_proj"
     k_proj = "k_proj"
@@ -212,7 +216,11 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One cell in which two tallies differ: which table, which cell, and both values."""
+    """One cell in which two tallies differ: which table, which cell, and both values, in the cell's own unit.
+
+    >>> print(Difference(table="macs", cell=("decode", 0, Term.k_proj), left=4, right=8))
+    macs[decode, 0, k_proj]: 4 against 8 (+4)
+    """
 
     table: str
     cell: tuple[str | int | None, ...]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json", "md")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
-ZOO_ONLY = ("only", "jobs", "engine", "results", "out")
-MODEL_ONLY = ("dtype", "tokens", "seed", "scenarios")
+ZOO_ONLY = ("only", "jobs", "engine", "results", "against", "out")
+MODEL_ONLY = ("dtype", "tokens", "seed", "scenarios", "tolerance", "screen")
 
 
 @click.command()
@@ -28,12 +28,15 @@ MODEL_ONLY = ("dtype", "tokens", "seed", "scenarios")
 @click.option("--dtype", metavar="TYPE", help="float32, bfloat16, float16 or float64 [the weights'; random: float32].")
 @click.option("--tokens", metavar="N", help="Tokens of each prompt [24, or past small windows].")
 @click.option("--seed", metavar="S", help="Of the random tokens [0].")
+@click.option("--tolerance", metavar="SHARE", help="Of the largest logit: more is a DEFECT, in true float64 [1e-6].")
+@click.option("--screen", metavar="FACTOR", help="Times the noise without a cache: less is not run again [see docs].")
 @click.option("--full-size", is_flag=True, help="A config without weights is built at its size, not shrunk.")
 @click.option("--zoo", "everything", is_flag=True, help="Every architecture of the installed transformers.")
 @click.option("--only", metavar="A,B,…", help="With --zoo: these architectures.")
 @click.option("-n", "jobs", metavar="JOBS", help="With --zoo: architectures at a time [1].")
 @click.option("--engine", metavar="local|ray", help="With --zoo: processes here, or a Ray cluster [local].")
 @click.option("--results", metavar="FILE", help="With --zoo: keep each row here, and go on from those that are.")
+@click.option("--against", metavar="FILE", help="With --zoo: name what differs from the rows kept here before.")
 @click.option("--out", metavar="FILE", help="With --zoo: write the table there.")
 @click.option("--format", "form", metavar="table|json|md", default="table", help="How to print it [table].")
 @click.option("--html", metavar="FILE", help="Write the answer as a web page, too.")
@@ -81,7 +84,7 @@ def _refuse(given: dict[str, Any], names: Sequence[str], where: str) -> None:
 
 def asked(name: str, given: dict[str, Any]) -> Report:
     """The report that was asked for: real weights with their tiny twin beside them where all scenarios are."""
-    from kvtally.frontends.options import integer
+    from kvtally.frontends.options import integer, number
 
     if given["dtype"] is not None:
         require_one_of("--dtype", given["dtype"], DTYPES)
@@ -90,6 +93,10 @@ def asked(name: str, given: dict[str, Any]) -> Report:
         options["tokens"] = integer("tokens", given["tokens"], least=8)
     if given["seed"] is not None:
         options["seed"] = integer("seed", given["seed"], least=0)
+    if given["tolerance"] is not None:
+        options["tolerance"] = number("tolerance", given["tolerance"], above=0, below=1)
+    if given["screen"] is not None:
+        options["screen"] = number("screen", given["screen"], least=0)
     from dataclasses import replace
 
     from kvtally.live.check import check as run

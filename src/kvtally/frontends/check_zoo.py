@@ -4,17 +4,51 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from kvtally.core.agreement import DEFECTS, GROUPS
+from kvtally.core.agreement import DEFECTS, GROUPS, VERDICTS
 from kvtally.core.errors import require_int, require_one_of
-from kvtally.frontends.zoo import ENGINES, FORMATS, MOST_JOBS, append, chosen, deliver, escaped, joined, rows_kept
+from kvtally.frontends.zoo import (
+    ENGINES,
+    FORMATS,
+    MOST_JOBS,
+    append,
+    chosen,
+    deliver,
+    escaped,
+    joined,
+    rows_kept,
+    rows_read,
+)
 
 if TYPE_CHECKING:
     from kvtally.live.zoo_check import CheckRow
 
 SECONDS = 300.0  # an architecture may take
+UNRUN, UNASKED = "did not run", "nothing"  # of an architecture, of a scenario group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A verdict that another run had otherwise: `before` or `after` is "" where that run had no such architecture."""
+
+    name: str
+    group: str
+    before: str
+    after: str
+
+    @property
+    def text(self) -> str:
+        """One line.
+
+        >>> Change(name="llama", group="edit", before="DEFECT", after="rounding").text
+        'llama: edit: DEFECT -> rounding'
+        """
+        if self.before and self.after:
+            return f"{self.name}: {self.group}: {self.before} -> {self.after}"
+        return f"{self.name}: {'gone' if self.before else 'new'}: {self.before or self.after}"
 
 
 def check_zoo(
@@ -23,12 +57,14 @@ def check_zoo(
     jobs: str = "1",
     engine: str = "local",
     results: str | None = None,
+    against: str | None = None,
     form: str = "table",
     out: str | None = None,
 ) -> int:
     """Checks every architecture, or those that `only` names, and writes one table; 1 where a cache is wrong.
 
-    Each row is kept in the file `results` as it is done, and a run that was stopped goes on from there.
+    Each row is kept in the file `results` as it is done, and a run that was stopped goes on from there. What
+    differs from the rows of an earlier file, `against`, is named, whichever transformers those are of.
     """
     require_one_of("--format", form, FORMATS)
     require_one_of("--engine", engine, ENGINES)
@@ -39,6 +75,7 @@ def check_zoo(
     from kvtally.live.zoo_sweep import Limits, sweep
 
     names = chosen(only, live.names())
+    earlier = [row for row in rows_read(against, CheckRow) if not only or row.name in names] if against else []
     before = rows_kept(results, live.version(), CheckRow) if results else {}
     rows = [before[name] for name in names if name in before]
     limits = Limits(seconds=SECONDS, work=visit_check, row=CheckRow)
@@ -52,7 +89,8 @@ def check_zoo(
     except KeyboardInterrupt:
         stopped = True
     rows.sort(key=lambda row: row.name)
-    deliver(as_text(rows, form, live.version()), out)
+    told = changes(earlier, rows, whole=not stopped) if against else None
+    deliver(as_text(rows, form, live.version(), told), out)
     if stopped:
         raise KeyboardInterrupt
     return 1 if any(row.wrong for row in rows) else 0
@@ -64,17 +102,41 @@ def _said(row: CheckRow) -> str:
     return failed or ("; ".join(row.found) if row.found else "good")
 
 
-def as_text(rows: Sequence[CheckRow], form: str, version: str) -> str:
-    """The rows as a table for a terminal, JSON, or a page of Markdown."""
+def changes(before: Iterable[CheckRow], after: Iterable[CheckRow], *, whole: bool = True) -> list[Change]:
+    """What differs between two runs, group by group, by name; nothing is gone from a run that is not `whole`."""
+    old, new = ({row.name: _verdicts(row) for row in rows} for rows in (before, after))
+    found = []
+    for name in sorted(old.keys() | new.keys() if whole else new):
+        was, now = old.get(name), new.get(name)
+        if was is None or now is None:
+            found.append(Change(name=name, group="all", before=_worst(was), after=_worst(now)))
+        else:
+            groups = [(g, was.get(g, UNASKED), now.get(g, UNASKED)) for g in GROUPS]
+            found += [Change(name=name, group=g, before=a, after=b) for g, a, b in groups if a != b]
+    return found
+
+
+def _verdicts(row: CheckRow) -> Mapping[str, str]:
+    return row.groups if row.ran.ok else dict.fromkeys(GROUPS, UNRUN)
+
+
+def _worst(verdicts: Mapping[str, str] | None) -> str:
+    return next((v for v in (UNRUN, *VERDICTS) if v in (verdicts or {}).values()), "")
+
+
+def as_text(rows: Sequence[CheckRow], form: str, version: str, told: Sequence[Change] | None = None) -> str:
+    """The rows, and what changed, as a table for a terminal, JSON, or a page of Markdown."""
     if form == "json":
-        return json.dumps([row.to_dict() for row in rows], indent=2)
+        record = {"transformers": version, "rows": [row.to_dict() for row in rows]}
+        return json.dumps(record | ({} if told is None else {"changes": [*map(asdict, told)]}), indent=1)
     if form == "md":
-        return _markdown(rows, version)
+        return _markdown(rows, version, told)
     lines = [("architecture", *GROUPS), *((row.name, *(row.groups.get(g, "") for g in GROUPS)) for row in rows)]
     widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
     table = ["  ".join(t.ljust(w) for t, w in zip(line, widths, strict=True)).rstrip() for line in lines]
-    told = [f"{row.name}: {_said(row)}" for row in rows if _said(row) != "good"]
-    return "\n".join([*table, "", *told, *([""] if told else []), *summary(rows)])
+    bad = [f"{row.name}: {_said(row)}" for row in rows if _said(row) != "good"]
+    changed = [] if told is None else ["", f"{len(told)} verdicts changed", *(change.text for change in told)]
+    return "\n".join([*table, "", *bad, *([""] if bad else []), *summary(rows), *changed])
 
 
 def summary(rows: Iterable[CheckRow]) -> list[str]:
@@ -94,10 +156,10 @@ def summary(rows: Iterable[CheckRow]) -> list[str]:
 ABOUT = """One tiny model with random weights of every causal-LM architecture of transformers {version}, its cache
 compared with a pass without one in every scenario, by `kvtally check --zoo --format md --out docs/zoo_check.md`,
 which wrote this page. A cell is the worst verdict of its group; [check.md](check.md) says what the words mean. A DEFECT
-here is what was measured: those that were dug into have a page under `docs/found/`, the others were not yet."""
+here is what was measured; the causes found so far have a page each, with a reproduction, under `docs/found/`."""
 
 
-def _markdown(rows: Sequence[CheckRow], version: str) -> str:
+def _markdown(rows: Sequence[CheckRow], version: str, changed: Sequence[Change] | None) -> str:
     head = ("architecture", *GROUPS)
     body = [joined([f"`{row.name}`", *(row.groups.get(g, "") for g in GROUPS)]) for row in rows if row.groups]
     told = [f"- `{row.name}`: {escaped(text)}" for row in rows for text in row.found] or ["Nothing."]
@@ -112,4 +174,7 @@ def _markdown(rows: Sequence[CheckRow], version: str) -> str:
         "## What did not run",
         "\n".join(unrun),
     ]
+    if changed is not None:
+        lines = [f"- {escaped(change.text)}" for change in changed] or ["Nothing."]
+        parts += ["## What changed", "\n".join(lines)]
     return "\n\n".join(parts)

@@ -20,23 +20,19 @@ from kvtally.frontends.check import check
 from kvtally.frontends.explore.command import explore
 from kvtally.frontends.question import answer
 from kvtally.frontends.replay_command import replay
+from kvtally.frontends.round import round_
 from kvtally.frontends.size_command import size
 from kvtally.frontends.zoo import zoo
 
-HELP = """kvtally: exact counts of what a KV cache saves, and what it costs
+HELP = """kvtally: what a KV cache saves, what it costs, and whether it is right
 
-  What is saved, what still grows?    kvtally count
-  And for a real model?               kvtally count llama-3.1-8b
-  By number of tokens?                kvtally count --lengths 10,100,1000
-  After a change in a cached prompt?  kvtally count gpt2 --edit-at 100
-  Over a conversation?                kvtally count gpt2 --turns 512+128,64+128
-  With the prompt in chunks?          kvtally count gpt2 --chunk 128
-  Is that right, cell by cell?        kvtally count gpt2 --against executed
+  What is saved, what still grows?    kvtally count llama-3.1-8b
   How many bytes, and what fits?      kvtally size llama-3.1-8b --memory 80GiB
+  Is the cache of my model right?     kvtally check llama
+  And if it keeps K and V in 4 bits?  kvtally round llama --kv-cache-dtype int4
   What is reuse worth on my traffic?  kvtally replay trace.jsonl
   Which models are built in?          kvtally models
   Where does each fact come from?     kvtally facts gemma-2-9b
-  Is the cache of my model right?     kvtally check llama
   Does it hold for transformers?      kvtally zoo --only llama
   Can I see it, and play with it?     kvtally explore
   Can I build one myself?             kvtally lab start my-cache
@@ -46,6 +42,7 @@ MODEL = """MODEL: a config.json or its folder, a .gguf file, a Hugging Face id, 
 or a file that describes the layers (docs/describe.md)."""
 LESSON = "Without it: the lesson, one layer of one head."
 INTERRUPTED = 130
+COMPLETE = "_KVTALLY_COMPLETE"  # set by a shell that asks for its script, or for what a word may become
 
 
 @click.group(invoke_without_command=True, add_help_option=False)
@@ -115,11 +112,12 @@ def count(model: str | None, **given: Any) -> int:
 
 
 @kvtally.command()
-def models() -> None:
+@click.option("--format", "form", metavar="table|json|md", default="table", help="How to print it [table].")
+def models(form: str) -> None:
     """List the built-in models: name, layers, what kinds, source."""
-    from kvtally.frontends.models import catalogue_text
+    from kvtally.frontends.models import as_text
 
-    say(catalogue_text(on=render.coloured()))
+    say(as_text(form, on=render.coloured()))
 
 
 @kvtally.command(epilog=MODEL)
@@ -146,6 +144,7 @@ def lab(words: tuple[str, ...]) -> int:
 kvtally.add_command(check)
 kvtally.add_command(explore)
 kvtally.add_command(replay)
+kvtally.add_command(round_)
 kvtally.add_command(size)
 kvtally.add_command(zoo)
 
@@ -191,6 +190,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
+    if COMPLETE in os.environ:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(kvtally, {}, "kvtally", COMPLETE, os.environ[COMPLETE])
     if words and not words[0].startswith("-") and words[0] not in kvtally.commands:
         raise unknown("no command", words[0], kvtally.commands, where="kvtally")
     try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 from kvtally.core.decoder import Decoder, Layer
+from kvtally.core.errors import require_one_of
 from kvtally.core.passes import LONGEST
 from kvtally.core.tally import Term
 from kvtally.frontends.render import BOLD, DIM, paint
@@ -12,19 +14,32 @@ from kvtally.pure import catalogue
 from kvtally.pure.config import WITH_ENCODER
 from kvtally.pure.model import read_model
 
+FORMS = ("table", "json", "md")
 ENCODED = 1  # tokens of an encoder; what kinds of layers there are does not depend on it
 HUB, FILE = "https://huggingface.co/", "/blob/main/config.json"
 
 
-def catalogue_text(*, on: bool) -> str:
-    """One line a model; `on` colours it."""
-    rows = [("name", "layers", "source")]
+def listed() -> list[dict[str, str]]:
+    """Of each model its name, how many layers of which kinds it has, and where its config was published."""
+    rows = []
     for name in catalogue.names():
         entry = catalogue.entry(name)
         decoder = read_model(name, source=ENCODED if entry["config"]["model_type"] in WITH_ENCODER else None)
-        rows.append((name, kinds(decoder), entry["source"].removeprefix(HUB).removesuffix(FILE)))
+        rows.append({"name": name, "layers": kinds(decoder), "source": entry["source"]})
+    return rows
+
+
+def as_text(form: str, *, on: bool) -> str:
+    """The catalogue in the form that was asked for; `on` colours the table."""
+    require_one_of("--format", form, FORMS)
+    if form == "json":
+        return json.dumps({"verb": "models", "models": listed()}, indent=2, ensure_ascii=False)
+    head = ("name", "layers", "source")
+    rows = [(row["name"], row["layers"], row["source"].removeprefix(HUB).removesuffix(FILE)) for row in listed()]
+    if form == "md":
+        return "\n".join("| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *rows))
     a, b = (max(len(row[k]) for row in rows) for k in (0, 1))
-    lines = [f"{name:<{a}}  {layers:<{b}}  {source}" for name, layers, source in rows]
+    lines = [f"{name:<{a}}  {layers:<{b}}  {source}" for name, layers, source in (head, *rows)]
     return "\n".join([paint(lines[0], BOLD, on=on), *lines[1:], "", paint(f"sources: {HUB}…{FILE}", DIM, on=on)])
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvtally.core.decoder import Decoder, lesson
-from kvtally.core.errors import InputError, KvtallyError, require_int, require_one_of
+from kvtally.core.errors import InputError, KvtallyError, require_int, require_number, require_one_of
 from kvtally.core.passes import LONGEST, LOOPS
 from kvtally.core.span import KERNELS
 from kvtally.frontends.evidence import Evidence, executed, executed_small, traced
@@ -144,6 +144,15 @@ def _whole(name: str, typed: str, least: int, most: int = LONGEST) -> int:
     except ValueError:
         raise InputError(f"`{name}` is {_brief(typed)}, expected an integer of at least {least:,}") from None
     return require_int(name, value, least=least, most=most)
+
+
+def number(name: str, typed: str, **bounds: float) -> float:
+    """The number that was typed for option `name`; `bounds` are those of `require_number`."""
+    try:
+        value: object = float(typed)
+    except ValueError:
+        value = typed
+    return require_number(flag(name), value, **bounds)
 
 
 def _brief(typed: str) -> str:

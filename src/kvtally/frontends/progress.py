@@ -1,4 +1,4 @@
-"""A line on stderr while a file is read: its name, how much of it, how long still; nothing where nobody looks."""
+"""A line on stderr while something long is done: a bar, what it is, how long still; nothing where nobody looks."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 PAUSE = 0.2  # seconds between two lines
-WIDTH = 75
+WIDTH, BAR, NAME = 75, 20, 28  # columns: of the line, of the bar, of what is worked on
 
 
-def reading() -> tuple[Callable[[str, int, int], None] | None, Callable[[], None]]:
-    """What to call with (file, bytes read, bytes), and what to call at the end; None where stderr is no terminal."""
+def reading(doing: str = "reading") -> tuple[Callable[[str, int, int], None] | None, Callable[[], None]]:
+    """What to call with (file or what it is, done, of how much), and what at the end; None where stderr is no terminal.
+
+    The time still to go is that of all calls together.
+    """
     if not sys.stderr.isatty():
         return None, lambda: None
-    begun: dict[str, float] = {}
+    start = time.monotonic()
     last = [0.0]
 
-    def show(file: str, done: int, whole: int) -> None:
+    def show(name: str, done: int, whole: int) -> None:
         now = time.monotonic()
-        start = begun.setdefault(file, now)
         if now - last[0] < PAUSE:
             return
         last[0] = now
-        sys.stderr.write("\r" + line(file, done, whole, now - start).ljust(WIDTH))
+        sys.stderr.write("\r" + line(name, done, whole, now - start, doing).ljust(WIDTH))
         sys.stderr.flush()
 
     def end() -> None:
@@ -35,14 +37,18 @@ def reading() -> tuple[Callable[[str, int, int], None] | None, Callable[[], None
     return show, end
 
 
-def line(file: str, done: int, whole: int, spent: float) -> str:
-    """What is said of a file; no share where its size is not known.
+def line(name: str, done: int, whole: int, spent: float, doing: str = "reading") -> str:
+    """What is said; no bar where it is not known how much there is.
 
     >>> line("traces/a.jsonl", 25, 100, 2.0)
-    'reading a.jsonl 25 %, 6 s to go'
+    'reading a.jsonl  [#####               ]  25 %, 6 s to go'
+    >>> line("-", 25, 0, 2.0)
+    'reading -'
     """
-    name = Path(file).name[-40:]
+    short = Path(name).name
+    said = f"{doing} {short if len(short) <= NAME else '…' + short[1 - NAME :]}"
     if not whole or not done:
-        return f"reading {name}"
-    left = spent * (whole - done) / done
-    return f"reading {name} {100 * done // whole} %, {left:.0f} s to go"
+        return said
+    part = min(done / whole, 1.0)
+    bar = ("#" * int(BAR * part)).ljust(BAR)
+    return f"{said}  [{bar}] {100 * part:3.0f} %, {spent * (1 - part) / part:,.0f} s to go"

@@ -16,8 +16,10 @@ OPTIONS = {  # of the marker and of the call, and with `kv_` before it of the in
     "dtype": "the native precision to screen in, such as `bfloat16`",
     "tokens": "tokens of the longest prompt",
     "seed": "of the random token ids",
+    "tolerance": "share of the largest logit above which true float64 says DEFECT",
+    "screen": "times the noise without a cache up to which nothing is run again",
 }
-NUMBERS: dict[str, Callable[[str], int]] = {"tokens": int, "seed": int}
+NUMBERS: dict[str, Callable[[str], float]] = {"tokens": int, "seed": int, "tolerance": float, "screen": float}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

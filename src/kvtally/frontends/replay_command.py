@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from kvtally.traffic.requests import Requests
 
 EPILOG = """TRACE: Mooncake, Bailian, WEKA or RAGPulse traces, LMCache lookup logs, token ids, chat logs and batches,
-LiteLLM, OpenTelemetry gen_ai spans, Claude Code sessions, or what `kvtally replay convert TRACE… --to FILE.parquet`
-wrote; plain, .gz, .zst, a folder, a glob, - for stdin."""
+LiteLLM, Langfuse, OpenTelemetry gen_ai and OpenInference spans, SGLang logs, Claude Code sessions, tables in Parquet,
+or what `kvtally replay convert TRACE… --to FILE.parquet` wrote; plain, .gz, .zst, a folder, a glob, - for stdin."""
 CONVERT = "convert"
 BY = ("session", "model", "tenant")
+CACHE_PER = ("model", "tenant")
+ENGINES = ("local", "ray")
 UNITS = {"": 1, "s": 1, "min": 60, "h": 3600, "d": 86400}
 FORMS = ("table", "json", "csv", "md")
 
@@ -37,12 +39,14 @@ FORMS = ("table", "json", "csv", "md")
 @click.option("--capacity", metavar="C,…", help="Blocks of the cache, for --policy and --mode vllm.")
 @click.option("--replicas", metavar="N", default="1", help="Replicas with caches of their own [1].")
 @click.option("--route", metavar="R", default="sticky", help="random, round-robin, sticky or longest-prefix [sticky].")
+@click.option("--cache-per", metavar="model|tenant", help="A cache of its own for each.")
 @click.option("--by", metavar="session|model|tenant", help="The hit share of each.")
 @click.option("--trace-format", metavar="NAME", help="The format of the trace, where it is not found out.")
 @click.option("--trace-block-size", metavar="S", help="Tokens of a block in the trace, where it does not say.")
 @click.option("--tokenizer", metavar="FILE", help="A tokenizer.json, for traces that hold text.")
 @click.option("--skip-bad", is_flag=True, help="Skip and count what cannot be read.")
 @click.option("--to", metavar="FILE", help="With convert: the Parquet file to write.")
+@click.option("--engine", metavar="local|ray", default="local", help="Here, or converted traces on Ray [local].")
 @click.option("--format", "form", metavar="table|json|csv|md", default="table", help="Exact numbers in all but table.")
 @click.option("--html", metavar="FILE", help="Write the answer as a web page, too.")
 @click.option("--out", metavar="DIR", help="Write replay.json and the table of runs, runs.parquet, too.")
@@ -57,23 +61,43 @@ def replay(traces: tuple[str, ...], **given: Any) -> int:
     require_one_of("--format", given["form"], FORMS)
     if given["by"] is not None:
         require_one_of("--by", given["by"], BY)
+    require_one_of("--engine", given["engine"], ENGINES)
     if traces[:1] == (CONVERT,):
         complain(_convert(traces[1:], given))
         return 0
     if given["to"] is not None:
         raise InputError("`--to` is given without `convert`", hint="kvtally replay convert TRACE… --to FILE.parquet")
-    question = _question(given)
-    requests = _read(traces, given)
+    found = (_here if given["engine"] == "local" else _on_ray)(traces, given, _question(given))
     from kvtally.frontends import replay_text
-    from kvtally.frontends.replay_question import answer
 
-    found = answer(traces, requests, question)
     say(replay_text.as_text(found, given["form"], on=coloured()))
     _files(found, given)
     return 0
 
 
+def _here(traces: tuple[str, ...], given: dict[str, Any], question: Question) -> ReplayAnswer:
+    requests = _read(traces, given)
+    from kvtally.frontends.progress import reading
+    from kvtally.frontends.replay_question import answer
+
+    told, end = reading("counting")
+    try:
+        return answer(traces, requests, question, told)
+    finally:
+        end()
+
+
+def _on_ray(traces: tuple[str, ...], given: dict[str, Any], question: Question) -> ReplayAnswer:
+    from kvtally.frontends.replay_question import answer_on_ray
+
+    if question.rules:
+        raise InputError("`--policy` or `--mode vllm` is given with `--engine ray`, expected one of them")
+    _named(traces)
+    return answer_on_ray(traces, question, _size(given, "block_size"))
+
+
 def _question(given: dict[str, Any]) -> Question:
+    import kvtally.traffic  # noqa: F401  # names its extra where that is missing
     from kvtally.frontends.options import integer
     from kvtally.frontends.replay_question import Question
     from kvtally.frontends.replay_rules import asked
@@ -83,8 +107,11 @@ def _question(given: dict[str, Any]) -> Question:
     require_one_of("--route", given["route"], ROUTES)
     rules, capacities = asked(given["policy"], given["mode"], given["capacity"])
     replicas = integer("replicas", given["replicas"], least=1)
-    if rules and replicas > 1:
-        raise InputError("`--policy` or `--mode vllm` is given with `--replicas`, expected one of them")
+    if given["cache_per"] is not None:
+        require_one_of("--cache-per", given["cache_per"], CACHE_PER)
+    if rules and (replicas > 1 or given["cache_per"]):
+        other = "--replicas" if replicas > 1 else "--cache-per"
+        raise InputError(f"`--policy` or `--mode vllm` is given with `{other}`, expected one of them")
     return Question(
         decoder=None if given["model"] is None else read_model(given["model"]),
         dtype=given["kv_cache_dtype"],
@@ -93,6 +120,7 @@ def _question(given: dict[str, Any]) -> Question:
         by=given["by"],
         replicas=replicas,
         route=given["route"],
+        cache_per=given["cache_per"],
         rules=rules,
         capacities=capacities,
     )
@@ -112,16 +140,11 @@ def seconds(name: str, written: str) -> float:
 
 
 def _read(traces: tuple[str, ...], given: dict[str, Any]) -> Requests:
-    from kvtally.frontends.options import integer
     from kvtally.frontends.progress import reading
     from kvtally.traffic.read import read
 
-    if not traces:
-        raise InputError("no trace is named", where="kvtally replay", hint="name files, or - for stdin")
-    sizes = {
-        name: None if given[name] is None else integer(name, given[name], least=1)
-        for name in ("block_size", "trace_block_size")
-    }
+    _named(traces)
+    sizes = {name: _size(given, name) for name in ("block_size", "trace_block_size")}
     progress, end = reading()
     try:
         return read(
@@ -134,6 +157,17 @@ def _read(traces: tuple[str, ...], given: dict[str, Any]) -> Requests:
         )
     finally:
         end()
+
+
+def _named(traces: tuple[str, ...]) -> None:
+    if not traces:
+        raise InputError("no trace is named", where="kvtally replay", hint="name files, or - for stdin")
+
+
+def _size(given: dict[str, Any], name: str) -> int | None:
+    from kvtally.frontends.options import integer
+
+    return None if given[name] is None else integer(name, given[name], least=1)
 
 
 def _convert(traces: tuple[str, ...], given: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
@@ -14,10 +15,11 @@ from kvtally.frontends.replay_rules import Ruled, ruled
 from kvtally.traffic.prices import Price, prices
 from kvtally.traffic.replay import reuse
 from kvtally.traffic.requests import Requests
-from kvtally.traffic.routing import route
-from kvtally.traffic.runs import Runs, runs
-from kvtally.traffic.why import Why, why
+from kvtally.traffic.routing import domains
+from kvtally.traffic.runs import Ints, Runs, runs
+from kvtally.traffic.why import Inside, Why, inside_of, why
 
+Told = Callable[[str, int, int], None]  # what is counted, steps done, of how many
 SHARES = (50, 75, 90, 95, 99, 100)  # per cent of the hits that an unlimited cache has
 
 
@@ -32,8 +34,13 @@ class Question:
     by: str | None = None
     replicas: int = 1
     route: str = "sticky"
+    cache_per: str | None = None
     rules: tuple[str, ...] = ()
     capacities: tuple[int, ...] = ()
+
+    def domains(self, requests: Requests) -> Ints | None:
+        """Which cache each request goes to; None where there is one."""
+        return domains(requests, per=self.cache_per, replicas=self.replicas, how=self.route)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +102,7 @@ class ReplayAnswer:
             "why": self.why.to_dict(),
             "replicas": q.replicas,
             "route": q.route if q.replicas > 1 else None,
+            "cache_per": q.cache_per,
             "rules": [asdict(one) for one in self.ruled],
             "by": q.by,
             "parts": [asdict(part) for part in self.parts],
@@ -102,10 +110,26 @@ class ReplayAnswer:
         }
 
 
-def answer(traces: tuple[str, ...], requests: Requests, question: Question) -> ReplayAnswer:
-    """The answer for requests that were read."""
-    domains = None if question.replicas == 1 else route(requests, question.replicas, question.route)
-    table = runs(requests, domains=domains)
+def answer(traces: tuple[str, ...], requests: Requests, question: Question, told: Told | None = None) -> ReplayAnswer:
+    """The answer for requests that were read; `told` is called before each step."""
+    steps = _Steps(told, question)
+    steps.next("hits at every capacity")
+    of = question.domains(requests)
+    table = runs(requests, domains=of)
+    steps.next("what breaks reuse")
+    return _answered(traces, table, inside_of(requests, of), question, steps)
+
+
+def answer_on_ray(traces: tuple[str, ...], question: Question, block_size: int | None) -> ReplayAnswer:
+    """The answer for converted traces, replayed on a Ray cluster."""
+    from kvtally.traffic.cluster import replay_on_ray
+
+    table, inside = replay_on_ray(traces, domains=question.domains, block_size=block_size)
+    return _answered(traces, table, inside, question, _Steps(None, question))
+
+
+def _answered(traces: tuple[str, ...], table: Runs, inside: Inside, question: Question, steps: _Steps) -> ReplayAnswer:
+    requests = table.requests
     curve = reuse(table, ttl=question.ttl, min_prefix=question.min_prefix)
     return ReplayAnswer(
         traces=traces,
@@ -114,19 +138,42 @@ def answer(traces: tuple[str, ...], requests: Requests, question: Question) -> R
         seconds=float(requests.time[-1] - requests.time[0]),
         reuse=curve,
         table=table,
-        points=_points(table, curve, question),
-        why=why(table),
+        points=_points(table, curve, question, steps),
+        why=why(table, inside),
         parts=_parts(table, question) if question.by else (),
-        ruled=ruled(requests, question.rules, question.capacities),
+        ruled=ruled(requests, question.rules, question.capacities, steps.next),
     )
 
 
-def _points(table: Runs, curve: Reuse, question: Question) -> tuple[Point, ...]:
+class _Steps:
+    """Tells what is done next, and how much of all that is to do is done."""
+
+    def __init__(self, told: Told | None, question: Question) -> None:
+        self.told, self.done = told, -1
+        self.whole = 2 + len(SHARES) * (question.decoder is not None) + len(question.rules) * len(question.capacities)
+
+    def next(self, name: str) -> None:
+        self.done += 1
+        if self.told:
+            self.told(name, self.done, self.whole)
+
+    def through(self, name: str, each: Iterable[int]) -> Iterator[int]:
+        for one in each:
+            self.next(name)
+            yield one
+
+
+def _points(table: Runs, curve: Reuse, question: Question, steps: _Steps) -> tuple[Point, ...]:
     blocks = [curve.blocks_for(Fraction(share, 100)) for share in SHARES]
     priced: tuple[Price | None, ...] = (None,) * len(blocks)
     if question.decoder is not None:
         priced = prices(
-            question.decoder, table, blocks, dtype=question.dtype, ttl=question.ttl, min_prefix=question.min_prefix
+            question.decoder,
+            table,
+            steps.through("multiplications", blocks),
+            dtype=question.dtype,
+            ttl=question.ttl,
+            min_prefix=question.min_prefix,
         )
     return tuple(
         Point(share=share, blocks=capacity, hits=curve.at(capacity), states=curve.states(capacity), price=price)

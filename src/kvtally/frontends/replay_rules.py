@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kvtally.core.errors import InputError, require_int, require_one_of
@@ -49,10 +50,13 @@ def asked(policies: str | None, mode: str, capacities: str | None) -> tuple[tupl
     return rules, tuple(blocks)
 
 
-def ruled(requests: Requests, rules: tuple[str, ...], capacities: tuple[int, ...]) -> tuple[Ruled, ...]:
-    """The hits of each rule at each capacity."""
+def ruled(
+    requests: Requests, rules: tuple[str, ...], capacities: tuple[int, ...], told: Callable[[str], object] = str
+) -> tuple[Ruled, ...]:
+    """The hits of each rule at each capacity; `told` is called with the rule before each."""
 
     def hits(rule: str, blocks: int) -> int:
+        told(rule)
         found = vllm_hits(requests, blocks) if rule == VLLM else policy_hits(requests, rule, blocks)
         return int(found.sum())
 

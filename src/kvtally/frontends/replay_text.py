@@ -62,37 +62,42 @@ def first_lines(answer: ReplayAnswer) -> list[Row]:
         f"{percent(r.possible, r.accesses)} of blocks seen before: compute {number(r.states(), 7)} of "
         f"{number(r.input_tokens, 7)} tokens"
     )
-    memory = f"90 % of that in {_memory(answer, 90)}; all of it in {_memory(answer, 100)}"
+    memory = _memory(answer)
     if not r.possible:
         memory = "none of any size hits: no prompt begins as another did"
     worst = sorted(_breaks(answer.why), key=lambda one: -one[0])[:3]
     return [("possible", possible), ("memory", memory), *(line for _, line in worst)]
 
 
-def _memory(answer: ReplayAnswer, share: int) -> str:
-    point = answer.at(share)
-    if point.price is not None:
-        return size(point.price.bytes)
-    return f"{number(point.blocks * answer.why.block_size, 7)} tokens"
+def _memory(answer: ReplayAnswer) -> str:
+    """What finds 90 % and all of what is possible: bytes where a model is named, else tokens."""
+    most, everything = answer.at(90), answer.at(100)
+    if most.price is not None and everything.price is not None:
+        return f"{size(most.price.bytes)} finds 90 % of that, {size(everything.price.bytes)} all"
+    tokens = [number(point.blocks * answer.why.block_size, 7) for point in (most, everything)]
+    return f"room for {tokens[0]} tokens finds 90 % of that, for {tokens[1]} all"
 
 
 def _breaks(w: Why) -> list[tuple[int, Row]]:
     """(tokens lost, line) of each thing that breaks reuse; what block size hides is taken at half its most."""
-    kept = ", ".join(f"{duration(ttl)}: {percent(hits, w.accesses)}" for ttl, hits in w.within.items())
+    (ttl, hits), *longer = w.within.items()
+    kept = f"kept {duration(ttl)} unused: {percent(hits, w.accesses)} hit" + "".join(
+        f"; {duration(ttl)}: {percent(hits, w.accesses)}" for ttl, hits in longer
+    )
     many = "1 request begins" if w.cold == 1 else f"{w.cold:,} requests begin"
     cold = f"{many} like none before: {percent(w.cold_accesses, w.accesses)} of blocks"
     times, hits = next(iter(w.coarser.items()))
     hidden = percent(w.floor_tokens, w.accesses * w.block_size)
-    floor = f"hides at most {hidden} of tokens; at {times:,}, {percent(hits, w.accesses)} hit"
+    floor = f"hides at most {hidden} of tokens; at {times:,} tokens, {percent(hits, w.accesses)} hit"
     lines: list[tuple[int, Row]] = [
-        ((w.hits - w.within[300]) * w.block_size, ("pauses", f"back within {kept} of blocks")),
+        ((w.hits - w.within[300]) * w.block_size, ("pauses", kept)),
         (w.cold_accesses * w.block_size, ("cold", cold)),
         (w.floor_tokens // 2, ("block size", floor)),
     ]
     if w.edits:
         e = w.edits
-        lost = number(e.blocks * w.block_size, 7)
-        said = f"{percent(e.edited, w.requests)} of requests edit the prompt before: {lost} tokens lost"
+        lost = percent(e.blocks, w.accesses)
+        said = f"{percent(e.edited, w.requests)} of requests rewrite earlier turns: {lost} of blocks"
         lines.append((e.blocks * w.block_size, ("edits", said)))
     return lines
 
@@ -171,10 +176,12 @@ def _aligned(rows: Sequence[Row], *, on: bool) -> list[str]:
 def _csv(answer: ReplayAnswer) -> str:
     written = io.StringIO()
     sheet = csv.writer(written, lineterminator="\n")
-    sheet.writerow(("share_of_possible", "blocks", "hits", "accesses", "states", "bytes", "macs"))
+    sheet.writerow(("rule", "share_of_possible", "blocks", "hits", "accesses", "states", "bytes", "macs"))
     for p in answer.points:
         priced = (p.price.bytes, p.price.macs) if p.price else ("", "")
-        sheet.writerow((p.share, p.blocks, p.hits, answer.reuse.accesses, p.states, *priced))
+        sheet.writerow(("lru", p.share, p.blocks, p.hits, answer.reuse.accesses, p.states, *priced))
+    for one in answer.ruled:
+        sheet.writerow((one.rule, "", one.blocks, one.hits, answer.reuse.accesses, "", "", ""))
     return written.getvalue().rstrip("\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -30,8 +31,28 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Heat:
+    """A table of texts with a shade behind each, from 0 to 1; `corner` says what its rows are."""
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[tuple[str, float]]]]
+    corner: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A picture, and its numbers as a table of texts for who cannot see it. `svg` alone is markup, and escaped."""
+
+    title: str
+    svg: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything a page says: all of it text, none of it markup."""
+    """Everything a page says: all of it text, none of it markup but the pictures' own."""
 
     title: str
     about: Sequence[str]
@@ -40,6 +61,8 @@ class Report:
     heads: Sequence[str]
     groups: Sequence[Group]
     notes: Sequence[str]
+    heats: Sequence[Heat] = ()
+    pictures: Sequence[Picture] = ()
 
 
 def html(report: Report) -> str:
@@ -53,6 +76,7 @@ def html(report: Report) -> str:
     about = "".join(f'<p class="note">{_said(line)}</p>' for line in report.about)
     command = " ".join(map(_bdi, report.command))
     notes = "".join(f'<p class="note">{_said(line)}</p>' for line in report.notes)
+    tables = "".join([_tables(report, notes), *map(_drawn, report.pictures), *map(_heat, report.heats)])
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -68,10 +92,7 @@ def html(report: Report) -> str:
 <header><p class="mark">kvtally</p><h1>{_bdi(report.title)}</h1>{about}</header>
 <main>
 <section aria-label="Picture">{_picture(report.bars)}</section>
-<section aria-label="Table">
-<div class="scroll" tabindex="0" role="group" aria-label="All rows">{_table(report)}</div>{notes}
-</section>
-<section aria-labelledby="made"><h2 id="made">Made by</h2><pre><code>{command}</code></pre></section>
+{tables}<section aria-labelledby="made"><h2 id="made">Made by</h2><pre><code>{command}</code></pre></section>
 </main>
 </body>
 </html>
@@ -79,13 +100,20 @@ def html(report: Report) -> str:
 
 
 def write(report: Report, path: Path) -> None:
-    """Writes the page to `path`."""
+    """Writes the page to `path`; what was there stays until all is written."""
+    half = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        path.write_text(html(report), encoding="utf-8", errors="replace")
+        if path.exists() and not path.is_file():  # /dev/stdout, a pipe
+            path.write_text(html(report), encoding="utf-8", errors="replace")
+            return
+        half.write_text(html(report), encoding="utf-8", errors="replace")
+        half.replace(path)
     except OSError as error:
         raise UnreadableError(
             f"cannot be written: {error.strerror}", where=str(path), hint="choose another file for --html"
         ) from None
+    finally:
+        half.unlink(missing_ok=True)
 
 
 def _said(text: str) -> str:
@@ -95,6 +123,14 @@ def _said(text: str) -> str:
 
 def _bdi(text: str) -> str:
     return f"<bdi>{_said(text)}</bdi>"
+
+
+def _tables(report: Report, notes: str) -> str:
+    """The rows and the notes; nothing where there are none of either."""
+    if not report.groups:
+        return f'<section aria-label="Notes">{notes}</section>\n' if notes else ""
+    named = 'tabindex="0" role="group" aria-label="All rows"'
+    return f'<section aria-label="Table">\n<div class="scroll" {named}>{_table(report)}</div>{notes}\n</section>\n'
 
 
 def _table(report: Report) -> str:
@@ -110,6 +146,36 @@ def _group(group: Group, columns: int) -> str:
         for label, *values in group.rows
     )
     return f"<tbody>{title}{rows}</tbody>"
+
+
+def _drawn(picture: Picture) -> str:
+    """A picture under its title, its numbers in a table that opens."""
+    heads = "".join(f'<th scope="col">{_bdi(head)}</th>' for head in picture.heads)
+    rows = "".join(
+        f'<tr><th scope="row">{_bdi(label)}</th>' + "".join(f"<td>{_bdi(text)}</td>" for text in cells) + "</tr>"
+        for label, *cells in picture.rows
+    )
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+    named = f'tabindex="0" role="group" aria-label="{_said(picture.title)}'
+    return (
+        f'<section><h2>{_bdi(picture.title)}</h2><div class="scroll" {named}: picture">{picture.svg}</div>'
+        f'<details><summary>As a table</summary><div class="scroll" {named}: table">{table}</div></details></section>\n'
+    )
+
+
+def _heat(heat: Heat) -> str:
+    """A table whose cells are shaded in proportion, so lightly that its texts stay readable."""
+    heads = "".join(f'<th scope="col">{_bdi(head)}</th>' for head in heat.heads)
+    rows = "".join(
+        f'<tr><th scope="row">{_bdi(label)}</th>'
+        + "".join(f'<td style="--share:{100 * share:.0f}%">{_bdi(text)}</td>' for text, share in cells)
+        + "</tr>"
+        for label, cells in heat.rows
+    )
+    corner = f'<th scope="col">{_bdi(heat.corner)}</th>' if heat.corner else "<td></td>"
+    table = f'<table class="heat"><thead><tr>{corner}{heads}</tr></thead><tbody>{rows}</tbody></table>'
+    named = f'role="group" aria-label="{_said(heat.title)}"'
+    return f'<section><h2>{_bdi(heat.title)}</h2><div class="scroll" tabindex="0" {named}>{table}</div></section>\n'
 
 
 def _picture(bars: Bars) -> str:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 EPILOG = """MODEL: a config.json or its folder, a .gguf file, a Hugging Face id, one of `kvtally models`,
 or a file that describes the layers. Types: fp32 bf16 fp16 fp8 fp8_per_token_head int8 int8_per_token_head int4
-int4_per_token_head nvfp4 q8_0 q5_1 q5_0 q4_1 q4_0. Bytes are written 80GiB, 24GB or 1000."""
+int4_per_token_head int2 nvfp4 q8_0 q5_1 q5_0 q4_1 q4_0; int8, int4 and int2 also as int4_g32 or int4_g64,
+in groups of 32 or 64 with a scale and a zero each. Bytes are written 80GiB, 24GB or 1000."""
 
 
 @click.command(epilog=EPILOG)

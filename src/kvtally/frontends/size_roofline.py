@@ -43,7 +43,7 @@ def text(answer: RooflineAnswer, *, on: bool) -> str:
     )
     parts = [paint(f"roofline, ridge {float(line.ridge):.4g} FLOPs a byte", BOLD, on=on)]
     for title, loads in passes:
-        head = f"{title:<39}{'GFLOP':>13}{'moved':>11}{'FLOP/B':>10}"
+        head = f"{title:<38}{'GFLOP':>13}{'moved':>12}{'FLOP/B':>10}"
         parts.append(paint(head, DIM, on=on))
         parts += [_row(x, line.ridge) for x in (*loads, whole(loads))]
     parts += [piece for said in findings(answer) for piece in wrap(said, NARROW, subsequent_indent="  ")]
@@ -55,7 +55,7 @@ def _row(load: Load, ridge: Fraction) -> str:
     name = f"{load.work} over the cache" if load.work in CACHED else load.work
     bound = "memory" if load.intensity < ridge else "arithmetic"
     amount = f"{load.flops / 10**9:,.{2 if load.flops < 10**12 else 0}f}"
-    return f"  {name:<26}{bound:<11}{amount:>13}{size(load.moved):>11}{_intensity(load.intensity):>10}"
+    return f"  {name:<25}{bound:<11}{amount:>13}{size(load.moved):>12}{_intensity(load.intensity):>10}"
 
 
 def _intensity(value: Fraction) -> str:

@@ -88,18 +88,21 @@ def chosen(only: str | None, known: Sequence[str]) -> list[str]:
 
 def rows_kept(file: str, version: str, kind: Any) -> dict[str, Any]:
     """The rows of this kind that a run before left in `file`, by name; those of another transformers are run again."""
-    if not Path(file).exists():
-        return {}
+    rows = rows_read(file, kind) if Path(file).exists() else []
+    return {row.name: row for row in rows if row.transformers == version}
+
+
+def rows_read(file: str, kind: Any) -> list[Any]:
+    """All rows of this kind that are in `file`, in order."""
     try:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
-        rows = [kind.from_dict(json.loads(line)) for line in lines]
+        return [kind.from_dict(json.loads(line)) for line in lines]
     except OSError as error:
         raise UnreadableError(f"cannot be read: {error.strerror}", where=file) from None
     except (ValueError, KeyError, TypeError):
         raise UnreadableError(
             "has a line that is no row of the zoo, expected what --results wrote", where=file, hint="remove the file"
         ) from None
-    return {row.name: row for row in rows if row.transformers == version}
 
 
 def append(file: str, line: str) -> None:

@@ -12,8 +12,8 @@ import torch
 
 from kvtally.core.errors import KvtallyError
 from kvtally.core.passes import LONGEST, Pass
-from kvtally.live.harness import CODEBOOKS, WHOLE_TEXT, Convention, convention, special_tokens
-from kvtally.live.own_caches import layers_of, own_cache
+from kvtally.live.harness import CODEBOOKS, IMAGES, WHOLE_TEXT, Convention, convention, special_tokens
+from kvtally.live.own_caches import ONE_ROW, layers_of, own_cache
 from kvtally.live.zoo_sizes import ENCODED, SOURCE
 from kvtally.pure.config import WITH_ENCODER, read_config
 
@@ -43,10 +43,11 @@ class Adapter:
     n tokens; `reorder(cache, rows)` puts row `rows[i]` at i; `batch(cache, rows)` keeps these rows only;
     `repeat(cache, times)` repeats each row; `reset(cache)` empties it; `branch(cache)` copies it; `static(n)` gives an
     empty cache for n tokens; `recording()` one that can be cropped although it has a window; `generate(ids, **options)`
-    is that of transformers. Each may change the cache or return another one. `cells(cache)` gives what it holds,
-    (layer, part, tensor) one by one. `croppable(cache)` is what the cache says of itself.
-    `windows` are the sizes of sliding windows and chunks, `special` the ids that
-    prompts must not have. `model` is the torch module behind it, to be run in float64, or None.
+    is that of transformers, with the decoder's ids where there is an encoder. Each may change the cache or return
+    another one. `cells(cache)` gives what it holds, (layer, part, tensor) one by one. `croppable(cache)` is what the
+    cache says of itself. `windows` are the sizes of sliding windows and chunks, `special` the ids that prompts must not
+    have, `first` the position that the model itself gives a text's first token. `model` is the torch module behind it,
+    to be run in float64, or None.
     """
 
     full: Callable[..., Any]
@@ -67,6 +68,7 @@ class Adapter:
     takes: frozenset[str] = frozenset()
     windows: tuple[int, ...] = ()
     special: frozenset[int] = frozenset()
+    first: int = 0
     model: Any = None
     device: Any = "cpu"
     name: str = "model"
@@ -86,9 +88,12 @@ def of_transformers(model: Any) -> Adapter:
     decoder = config.get_text_config(decoder=True)
     encoded = config.is_encoder_decoder or config.model_type in (*WITH_ENCODER, *ENCODED)
     calls = convention(model, source=SOURCE if encoded else None)
+    two = bool(calls.encoded(1).keys() - {IMAGES})
     run = _runner(model, calls, decoder)
 
     def extend(held: Held, ids: Any, **given: Any) -> Any:
+        if ids.shape[0] > 1 and config.model_type in ONE_ROW:
+            raise Unsupported(f"the cache of {type(model).__name__} is made here for one sequence")
         logits = run(held.cache, ids, held.past, given)
         held.past += ids.shape[1]
         return logits
@@ -103,14 +108,15 @@ def of_transformers(model: Any) -> Adapter:
         batch=_done("batch_select_indices"),
         repeat=_done("batch_repeat_interleave"),
         reset=_reset,
-        static=lambda length: Held(_static(model, length, two=encoded, calls=calls)),
+        static=lambda length: Held(_static(model, length, two=two, calls=calls)),
         recording=lambda: _recording(_cache(calls)),
-        generate=model.generate if hasattr(model, "generate") else None,
+        generate=_generator(model, calls) if hasattr(model, "generate") else None,
         cells=lambda held: cells(held.cache),
         croppable=lambda held: _croppable(held.cache),
         takes=frozenset(_keywords(model)),
         windows=_windows(model, SOURCE if encoded else None),
         special=frozenset(special_tokens(config, decoder)),
+        first=_first_position(model),
         model=model,
         device=model.device,
         name=type(model).__name__,
@@ -133,12 +139,35 @@ def _runner(model: Any, calls: Convention, decoder: Any) -> Callable[[Any, Any, 
     return run
 
 
+def _generator(model: Any, calls: Convention) -> Callable[..., Any]:
+    """The generate of a model, token ids and their mask as the decoder's, and the encoder's outputs as they are."""
+
+    def run(ids: Any, *, attention_mask: Any = None, **options: Any) -> Any:
+        read = calls.encoded(ids.shape[0])
+        if not model.config.is_encoder_decoder:
+            if read:
+                raise Unsupported(f"generate of {type(model).__name__} alone makes no cache for an encoder's outputs")
+            return model.generate(ids, attention_mask=attention_mask, **options)
+        told = {"decoder_input_ids": ids, "decoder_attention_mask": attention_mask}
+        begun = int(ids[0, 0])  # where no row begins with it, generate puts it before each
+        return model.generate(**told, **read, decoder_start_token_id=begun, **options)
+
+    return run
+
+
 def _keywords(model: Any) -> dict[str, str]:
     """What this model's forward calls a mask and positions, where it has them."""
     takes = inspect.signature(model.forward).parameters
     kind = int(bool(model.config.is_encoder_decoder))
     found = {"mask": MASKS[kind], "positions": POSITIONS[kind]}
     return {name: keyword for name, keyword in found.items() if keyword in takes}
+
+
+def _first_position(model: Any) -> int:
+    """Where the model's own positions begin: in a table that has a row for padding (RoBERTa's), behind that row."""
+    tables = [module for name, module in model.named_modules() if name.endswith("position_embeddings")]
+    padding = next((row for row in (getattr(table, "padding_idx", None) for table in tables) if row is not None), -1)
+    return int(padding) + 1
 
 
 def _windows(model: Any, source: int | None) -> tuple[int, ...]:
@@ -165,11 +194,11 @@ def _static(model: Any, length: int, *, two: bool, calls: Convention) -> Any:
     if own_cache(model):
         raise Unsupported(f"{type(model).__name__} brings a cache of its own, and no static one")
     static = StaticCache(config=model.config.get_text_config(decoder=True), max_cache_len=length)
-    return EncoderDecoderCache(static, DynamicCache()) if two and model.config.is_encoder_decoder else static
+    return EncoderDecoderCache(static, DynamicCache()) if two else static
 
 
 def _recording(cache: Any) -> Held:
-    cache.activate_past_recording()
+    _operation(cache, "activate_past_recording")()
     return Held(cache)
 
 
@@ -177,13 +206,21 @@ def _done(operation: str) -> Callable[[Held, Any], None]:
     """An operation of the cache's own, by name."""
 
     def run(held: Held, value: Any) -> None:
-        getattr(held.cache, operation)(value)
+        _operation(held.cache, operation)(value)
 
     return run
 
 
+def _operation(cache: Any, name: str) -> Callable[..., Any]:
+    """That method of a cache; not every class of caches has it."""
+    found: Callable[..., Any] | None = getattr(cache, name, None)
+    if found is None:
+        raise Unsupported(f"{type(cache).__name__} has no `{name}`")
+    return found
+
+
 def _crop(held: Held, n: int) -> None:
-    held.cache.crop(-n)
+    _operation(held.cache, "crop")(-n)
     held.past -= n
 
 
@@ -194,7 +231,7 @@ def _croppable(cache: Any) -> bool:
 
 
 def _reset(held: Held) -> None:
-    held.cache.reset()
+    _operation(held.cache, "reset")()
     held.past = 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from kvtally.core.agreement import GROUPS, THRESHOLD, Agreement, Report
-from kvtally.core.errors import InputError, require_int, require_one_of
+from kvtally.core.errors import InputError, require_int, require_number, require_one_of
 from kvtally.live import (
     scenarios_batch,
     scenarios_edit,
@@ -19,10 +19,11 @@ from kvtally.live import (
     scenarios_power,
     scenarios_steps,
 )
-from kvtally.live.adapter import Adapter, of_transformers
+from kvtally.live.adapter import Adapter, Unsupported, of_transformers
 from kvtally.live.float64 import Choices, converted, float64
 from kvtally.live.harness import as_found
-from kvtally.live.measure import Measured, measure, not_finite, refusal_of
+from kvtally.live.measure import Measured, measure, not_finite
+from kvtally.live.raised import Crashed, guarded
 from kvtally.live.scenarios import Bench, Scenario
 from kvtally.live.scenarios_power import ALONE, EARLY, FILLED, PREFIX, REPEATED
 from kvtally.live.third_opinion import third_opinion
@@ -64,6 +65,8 @@ class Question:
     seed: int
     ids: Any
     scenarios: tuple[Scenario, ...]
+    tolerance: float = THRESHOLD
+    factor: float | None = None
 
     def bench(self) -> Bench:
         """A new bench: passes of one precision are of no use in another."""
@@ -78,14 +81,17 @@ def check(
     dtype: str | None = None,
     tokens: int | None = None,
     seed: int = 0,
+    tolerance: float = THRESHOLD,
+    screen: float | None = None,
 ) -> Report:
     """Whether the cache of `model` is right: one Agreement a scenario, errors as shares of the largest logit.
 
     `model` is a transformers model or an `Adapter`. Teacher-forced on `ids` (1, n), or on `tokens` random ones; logits
     are compared, never tokens. `scenarios` are names of groups or of single scenarios, `dtype` the precision it is
     run in first (None: its own). That is a pre-screen against 20 times the rounding measured on this model
-    without a cache; what exceeds it runs again in true float64, where more than 1e-6 of the scale is a DEFECT.
-    16 bits cannot decide, so there everything that is not equal runs again. The model is left as it was found.
+    without a cache; what exceeds it runs again in true float64, where more than `tolerance` of the scale is a DEFECT.
+    16 bits cannot decide, so there everything that is not equal runs again. `screen` is another factor than 20, taken
+    as it is given in every precision; 0 runs everything again. The model is left as it was found.
 
     >>> from kvtally.live.harness import build
     >>> llama = dict(model_type="llama", hidden_size=8, num_attention_heads=2, num_hidden_layers=1,
@@ -95,8 +101,11 @@ def check(
     """
     if dtype is not None:
         require_one_of("dtype", dtype, DTYPES)
-    adapter = model if isinstance(model, Adapter) else _adapter(model)
+    tolerance = require_number("tolerance", tolerance, above=0, below=1)
+    factor = None if screen is None else require_number("screen", screen, least=0)
+    adapter = guarded(model if isinstance(model, Adapter) else _adapter(model))
     question = _question(adapter, ids, scenarios, tokens, require_int("seed", seed, least=0))
+    question = replace(question, tolerance=tolerance, factor=factor)
     with _as_found(adapter.model) if adapter.model is not None else torch.no_grad():
         with _native(adapter, dtype):
             name, native, stopped = _first(question)
@@ -142,8 +151,8 @@ def _question(adapter: Adapter, ids: Any, scenarios: str | Iterable[str], tokens
 
 def chosen(scenarios: str | Iterable[str]) -> tuple[Scenario, ...]:
     """The scenarios that are named, by group or by name; those of `power` always, as the others rest on them."""
-    names = [n.strip() for n in scenarios.split(",")] if isinstance(scenarios, str) else list(scenarios)
     known = {s.name for s in SCENARIOS}
+    names = _split(scenarios, known) if isinstance(scenarios, str) else list(scenarios)
     for name in names:
         if name not in ("all", *GROUPS, *known):
             raise InputError(
@@ -151,6 +160,20 @@ def chosen(scenarios: str | Iterable[str]) -> tuple[Scenario, ...]:
                 hint="or the name of a single scenario, as a report prints it",
             )
     return tuple(s for s in SCENARIOS if s.group == "power" or "all" in names or {s.name, s.group} & set(names))
+
+
+def _split(text: str, known: Collection[str]) -> list[str]:
+    """Names that commas separate; some have commas of their own.
+
+    >>> _split("edit, prefill, then steps", ["prefill, then steps"])
+    ['edit', 'prefill, then steps']
+    """
+    parts, names = [part.strip() for part in text.split(",")], []
+    while parts:
+        taken = next((k for k in range(len(parts), 1, -1) if ", ".join(parts[:k]) in known), 1)
+        names.append(", ".join(parts[:taken]))
+        del parts[:taken]
+    return names
 
 
 @contextmanager
@@ -170,13 +193,11 @@ def _first(question: Question) -> tuple[str, dict[str, Measured], Agreement | No
     bench = question.bench()
     try:
         logits = bench.full(bench.prompt())
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        raise InputError(f"out of memory in a plain pass: {error}", hint="ask for fewer tokens") from error
-    except Exception as error:
+    except Unsupported as refusal:
         raise InputError(
-            f"{question.adapter.name} does not run a plain pass over token ids: {refusal_of(error)}",
+            f"{question.adapter.name} does not run a plain pass over token ids: {refusal}",
             hint="expected a decoder with logits; an encoder has no cache to check",
-        ) from error
+        ) from refusal
     model = question.adapter.model
     held = logits.dtype if model is None else next((p.dtype for p in model.parameters()), logits.dtype)
     name = str(held).removeprefix("torch.")
@@ -200,7 +221,7 @@ def _stores_less(bench: Bench, dtype: Any) -> str:
         cache = bench.adapter.fresh()
         bench.extend(cache, bench.prompt()[:, :2])
         found = [(i, p, t) for i, p, t in bench.adapter.cells(cache) if t.dtype.itemsize < dtype.itemsize]
-    except Exception:  # what a model without a cache says is told by every scenario
+    except (Unsupported, Crashed):  # what a model without a cache says is told by every scenario
         return ""
     return f"layer {found[0][0]}: {found[0][1]} are stored as {found[0][2].dtype}, given as {dtype}" if found else ""
 
@@ -226,10 +247,8 @@ def _where(bench: Bench, scenario: Scenario) -> str:
 def _decided(question: Question, native: Mapping[str, Measured], precision: str) -> Report:
     """Runs again in float64 what the pre-screen lets through, the preconditions first, and says what each is."""
     floor = max(native[s.name].error for s in (REPEATED, PREFIX, ALONE))
-    limit = screen(question.adapter, precision, floor)
-    given = Evidence(
-        precision=precision, floor=floor, limit=limit, native=native, high={}, plain={}, nudged={}, margin=1.0
-    )
+    limit = screen(question.adapter, precision, floor, question.tolerance, question.factor)
+    given = Evidence(precision=precision, floor=floor, limit=limit, tolerance=question.tolerance, native=native)
     before = [s for s in question.scenarios if s in scenarios_power.SCENARIOS and s is not FILLED]
     after = [s for s in question.scenarios if s not in before]
     first = _again(question, before, given)
@@ -249,21 +268,23 @@ def _again(question: Question, scenarios: Sequence[Scenario], given: Evidence) -
     open_ = [s for s in scenarios if not settled(s, given)]
     if model is None:
         _located(question, [s for s in open_ if s is not EARLY and s not in NOTES], given.native)
-    if model is None or not open_:
+    crashed = [s for s in scenarios if given.native[s.name].crashed]
+    if model is None or not (open_ or crashed):
         return given
     choices = Choices()
     with float64(model, choices=choices):
         high = _all(question.bench(), open_)
-        above = [s for s in open_ if not high[s.name].error <= THRESHOLD and s is not EARLY]
+        _located(question, crashed, given.native)
+        above = [s for s in open_ if not high[s.name].error <= question.tolerance and s is not EARLY]
         _located(question, [s for s in above if s not in NOTES], high)
         if FILLED in above:
-            high[FILLED.name].where = third_opinion(question.bench()) or high[FILLED.name].where
+            high[FILLED.name].where = third_opinion(question.bench(), question.tolerance) or high[FILLED.name].where
     tied = above if choices.margin <= EXACT_TIE else []
     lossy = [s for s in open_ if s not in above and s is not EARLY and given.native[s.name].error > loud(given)]
     plain = _beside(question, lossy, float64(model, lift=False))
     if any(run.error > LOSSY for run in plain.values()):
         with float64(model, lift=False):
-            stored = stored_lower(question.adapter, question.bench().prompt())
+            stored = stored_lower(question.adapter, question.bench().prompt(), given.precision)
         for run in plain.values():
             run.where = stored
     nudged = _beside(question, tied, float64(model, choices=Choices(nudged=True)))
@@ -287,7 +308,7 @@ def _report(question: Question, agreements: tuple[Agreement, ...], precision: st
         "seed": question.seed,
         "precision": precision,
         "floor": f"{floor:.1g}",
-        "threshold": f"{THRESHOLD:g} of the logits' scale, in true float64",
+        "threshold": f"{question.tolerance:g} of the logits' scale, in true float64",
         "torch": str(torch.__version__),
     }
     return Report(name=question.adapter.name, agreements=agreements, conventions=conventions)

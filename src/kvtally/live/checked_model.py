@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvtally.core.errors import InputError, UnreadableError
+from kvtally.core.errors import InputError, KvtallyError, UnreadableError
 from kvtally.live.harness import build
+from kvtally.live.raised import out_of_memory, told
 from kvtally.live.zoo import scaled
 from kvtally.live.zoo_shrink import shrunk, shrunk_config
 from kvtally.pure import catalogue
+from kvtally.pure.gguf_file import read_header
 from kvtally.pure.model import HUB_ID, find_config
 
 FACTORY = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
@@ -42,13 +44,23 @@ def load(name: str, *, dtype: str | None = None, full_size: bool = False) -> Loa
     if name.endswith(".gguf"):
         if not path.is_file():
             raise UnreadableError("no such file, expected a .gguf file", where=name)
+        _readable(path)
         return Loaded(model=_pretrained(str(path.parent), dtype, gguf_file=path.name), weights=True)
     if path.is_dir() and any(next(path.glob(pattern), None) for pattern in WEIGHTS):
         return Loaded(model=_pretrained(name, dtype), weights=True)
     if not path.exists() and name not in catalogue.names() and HUB_ID.fullmatch(name):
+        find_config(name)  # says in a sentence what is neither here nor on the hub
         return Loaded(model=_pretrained(name, dtype), weights=True)
     config = _config(name, full_size)
     return Loaded(model=scaled(build(config, device="cpu", dtype=dtype or "float32")))
+
+
+def _readable(path: Path) -> None:
+    """Nothing where it is a GGUF file; otherwise an error that says in a sentence what it is."""
+    try:
+        read_header(path)
+    except KvtallyError as error:
+        raise error.at(str(path)) from None
 
 
 def _config(name: str, full_size: bool) -> Any:
@@ -91,6 +103,8 @@ def _pretrained(name: str, dtype: str | None, **more: Any) -> Any:
 
     try:
         return AutoModelForCausalLM.from_pretrained(name, dtype=dtype or "auto", **more).eval()
-    except (OSError, ValueError, ImportError) as error:
+    except Exception as error:  # whatever a file of weights makes its readers raise
+        if out_of_memory(error):
+            raise told(error) from error
         said = " ".join(str(error).split())
         raise UnreadableError(f"no model can be loaded: {said[:300]}", where=name) from error

@@ -16,6 +16,7 @@ FLOATS = (*LOWER, torch.float64)
 CASTS = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
 BITS = (torch.Tensor.view, torch.finfo)  # here a dtype says how bits are read
 GROUPED = ("grouped_mm", "_grouped_mm")
+LOWEST = torch.finfo(torch.float32).min / 2  # masked: the lowest number of a float type, to which a score may be added
 NUDGE = 1e-7  # above all rounding of float64, below every threshold
 
 
@@ -35,8 +36,8 @@ class Choices:
         if k < values.shape[dim] and values.numel() and values.is_floating_point():
             best = func(values, k + 1, dim).values
             last, other = best.select(dim, k - 1), best.select(dim, k)
-            there = last.isfinite() & other.isfinite()
-            size = values[values.isfinite()].abs().max() if there.any() else 1.0
+            there = _counts(last) & _counts(other)
+            size = values[_counts(values)].abs().max() if there.any() else 1.0
             if there.any() and size:
                 self.margin = min(self.margin, float(((last - other)[there] / size).min()))
             elif there.any():
@@ -47,9 +48,14 @@ class Choices:
         return type(found)((values.gather(dim, found.indices), found.indices))
 
 
+def _counts(values: Any) -> Any:
+    """Where a score is one: not infinite, and not the lowest number of a float type, which masks are made of."""
+    return values.isfinite() & (values > LOWEST)
+
+
 def _slope(values: Any, dim: int) -> Any:
     """A little more for each higher index along `dim`, on the scale of the values."""
-    finite = values[values.isfinite()]
+    finite = values[_counts(values)]
     size = finite.abs().max().clamp(min=1e-3) if finite.numel() else torch.ones((), device=values.device)
     shape = [1] * values.dim()
     shape[dim] = -1
@@ -74,7 +80,9 @@ class Lifted(TorchFunctionMode):  # type: ignore[misc]
             return func(*args, **kwargs)
         if func in CASTS:
             return args[0].double()
-        return func(*map(_lifted, args), **{name: _lifted(value) for name, value in kwargs.items()})
+        if any(value.__class__ is torch.dtype for value in args):  # rare: most calls must stay cheap
+            args = tuple(map(_lifted, args))
+        return func(*args, **{key: _lifted(value) for key, value in kwargs.items()} if kwargs else kwargs)
 
 
 def _grouped(rows: Any, weights: Any, *, offs: Any, bias: Any = None, **_: Any) -> Any:

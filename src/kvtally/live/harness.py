@@ -34,6 +34,7 @@ class Convention:
     observe, each with `update(keys, values, layer) -> (keys, values)`, the second of two the one for
     cross attention. `keeps_logits` says whether `call` makes `p.logits` rows of logits only, or all,
     `caches` whether the model takes a cache at all: without one only passes that keep nothing run.
+    `encoded(rows)` is what an encoder has given to so many sequences, by keyword.
     """
 
     fresh: Callable[[], Any]
@@ -42,6 +43,7 @@ class Convention:
     parts: Callable[[Any], tuple[Any, ...]] = lambda cache: (cache,)
     keeps_logits: bool = True
     caches: bool = True
+    encoded: Callable[[int], Mapping[str, Any]] = lambda _rows: {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,12 +170,15 @@ def convention(model: Any, *, source: int | None = None) -> Convention:
             raise _takes_no_cache(model, takes)
         return own() if own else _fresh_cache(decoder, two=two)
 
+    def encoded(rows: int) -> dict[str, Any]:
+        return {name: _for_rows(value, rows, model.dtype) for name, value in fixed.items()}
+
     def call(cache: Any, ids: Any, p: Pass, **more: Any) -> Any:
         given = some(p.past + p.new - decoder.prompt_length) if decoder.model_type in WHOLE_TEXT else ids
         rows = {"logits_to_keep": _last_rows(ids if p.past else given, p.logits)} if keeps_logits else {}
         used = fresh() if keyword and cache is None and model.device.type == "meta" else cache
         held = {} if keyword is None or used is None else {keyword: used}
-        seen = {name: _for_rows(value, ids.shape[0] // codebooks, model.dtype) for name, value in fixed.items()}
+        seen = encoded(ids.shape[0] // codebooks)
         read = _images(seen[IMAGES], ids, p) if IMAGES in seen else seen
         return model(**{inputs: given}, **read, **held, **rows, **more, use_cache=used is not None).logits
 
@@ -184,6 +189,7 @@ def convention(model: Any, *, source: int | None = None) -> Convention:
         parts=_self_and_cross if two else lambda cache: (cache,) if hasattr(cache, "update") else (),
         keeps_logits=keeps_logits,
         caches=keyword is not None,
+        encoded=encoded,
     )
 
 
@@ -302,6 +308,8 @@ def build(
         try:
             model = make(settings, **{name: value for name, value in chosen.items() if value is not None})
         except ValueError as error:
+            if "Unrecognized configuration class" in str(error):
+                raise _no_language_model(settings) from error
             raise InputError(
                 f"transformers does not build this {settings.model_type}: {error}",
                 hint="choose another `attention` or `experts`, or leave them to transformers",
@@ -324,11 +332,16 @@ def _maker(settings: Any) -> tuple[Callable[..., Any], Any]:
         return AutoModelForSeq2SeqLM.from_config, settings
     known = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING
     if type(settings) not in known:
-        raise InputError(
-            f"`model_type` is `{settings.model_type}`, expected one that transformers has a language model for",
-            hint="build the model yourself, and say how it is called with calls=kvtally.live.Convention(...)",
-        )
+        raise _no_language_model(settings)
     return known[type(settings)]._from_config, settings.get_text_config(decoder=True)
+
+
+def _no_language_model(settings: Any) -> InputError:
+    return InputError(
+        f"`model_type` is `{settings.model_type}`, expected one that transformers has a language model for",
+        hint="an encoder has none, and no cache; build one of your own and say how it is called with "
+        "calls=kvtally.live.Convention(...)",
+    )
 
 
 def _config(settings: Mapping[str, Any]) -> Any:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,12 +11,16 @@ import torch
 from kvtally.core.agreement import Step
 from kvtally.core.errors import InputError
 from kvtally.live.adapter import Unsupported
+from kvtally.live.raised import Crashed
 from kvtally.live.scenarios import Bench, Pair, Scenario
 
 
 @dataclass(slots=True, kw_only=True)
 class Measured:
-    """max |a - b|, max |logits|, whether all bits are equal, a Step a position, and why it ended early, if it did."""
+    """max |a - b|, max |logits|, whether all bits are equal, a Step a position, and why it ended early, if it did.
+
+    `refused` is what the model or its cache said, `crashed` whether it fell over without saying so.
+    """
 
     largest: float = 0.0
     scale: float = 0.0
@@ -26,6 +28,7 @@ class Measured:
     steps: list[Step] = field(default_factory=list)
     where: str = ""
     refused: str = ""
+    crashed: bool = False
     noted: str = ""
 
     @property
@@ -37,7 +40,8 @@ class Measured:
 def measure(bench: Bench, scenario: Scenario) -> Measured:
     """Runs one scenario to its end.
 
-    What the model or its cache raises ends the scenario, and is `refused`: its message, file and line.
+    What the model or its cache raises ends the scenario, and is `refused`: its message, file and line. Any other
+    error is one of the scenario itself, and is not caught.
     """
     found = Measured()
     pairs = _started(bench, scenario)
@@ -56,23 +60,9 @@ def _started(bench: Bench, scenario: Scenario) -> Iterator[Pair]:
 def _next(pairs: Iterator[Pair], found: Measured) -> Pair | None:
     try:
         return next(pairs, None)
-    except Unsupported as refusal:
-        found.refused = str(refusal)
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        raise InputError(
-            f"out of memory: {error}", hint="ask for fewer tokens, fewer scenarios, or a smaller dtype"
-        ) from error
-    except Exception as error:
-        found.refused = refusal_of(error)
+    except (Unsupported, Crashed) as raised:
+        found.refused, found.crashed = str(raised), isinstance(raised, Crashed)
     return None
-
-
-def refusal_of(error: Exception) -> str:
-    """An error's own message, with the file and line that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({'/'.join(Path(frames[-1].filename).parts[-2:])}:{frames[-1].lineno})" if frames else ""
-    message = " ".join(str(error).split())
-    return f"{type(error).__name__}: {message[:240]}{place}"
 
 
 def add(found: Measured, pair: Pair) -> None:

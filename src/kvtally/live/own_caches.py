@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+ONE_ROW = ("rwkv", "xlstm")  # their cache is made for so many sequences, here for one
 RWKV_STATES = 5  # what the token before was, before mixer and MLP; numerator, denominator and maximum of its sums
 
 

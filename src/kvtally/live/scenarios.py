@@ -12,7 +12,7 @@ from kvtally.core.errors import InputError
 from kvtally.live.adapter import Adapter, Unsupported
 
 SILENT_CROP = "the cache says `is_croppable` is False, and yet `crop` returned without complaint"
-OTHERS = 7919  # prompts other than the first are drawn with other seeds
+OTHERS = 7919  # how far the next prompt's tokens are from those of one before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +39,22 @@ class Bench:
     notes: list[str] = field(default_factory=list)  # what a scenario has to say besides its pairs
 
     def prompt(self, which: int = 0) -> Any:
-        """Token ids (1, tokens): the given ones for 0, and others that share no position with them."""
+        """Token ids (1, tokens): the given ones for 0, and others that share no position with them.
+
+        Drawn without repetition as long as the vocabulary reaches: equal tokens make exact ties in a first layer.
+        """
         if which == 0 and self.ids is not None:
             return self.ids
         usual = torch.tensor(sorted(set(range(self.adapter.vocab_size)) - self.adapter.special))
         if not len(usual):
             raise InputError(f"`vocab_size` is {self.adapter.vocab_size} and every token is special")
         numbers = torch.Generator().manual_seed(self.seed)
-        order = torch.randint(len(usual), (1, self.tokens), generator=numbers)
-        if which and len(usual) > 1:
-            further = torch.Generator().manual_seed(self.seed + OTHERS * which)
-            order += torch.randint(1, len(usual), (1, self.tokens), generator=further)
-        return usual[order % len(usual)].to(self.adapter.device)
+        count = len(usual)
+        times = -(-self.tokens // count)
+        order = torch.cat([torch.randperm(count, generator=numbers) for _ in range(times)])[: self.tokens]
+        if which and count > 1:
+            order = order + 1 + OTHERS * which % (count - 1)
+        return usual[order % count][None].to(self.adapter.device)
 
     def rows(self, count: int, first: int = 0) -> Any:
         """Token ids (count, tokens), every row another prompt."""

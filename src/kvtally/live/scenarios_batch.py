@@ -17,7 +17,11 @@ def _half(bench: Bench) -> int:
 
 
 def _rest(bench: Bench) -> list[int]:
-    return cut([1, 1, 3], bench.tokens - _half(bench))
+    return cut([1, 1, 3, 1, bench.tokens], bench.tokens - _half(bench))
+
+
+def _again(bench: Bench) -> list[int]:
+    return cut([max(1, bench.tokens // 3), 1, 1, 3, bench.tokens], bench.tokens)
 
 
 def _continued(bench: Bench, past: Any, first: int) -> Any:
@@ -86,7 +90,7 @@ def _branch(fresh: Callable[[Bench], Any]) -> Callable[[Bench], Iterator[Pair]]:
 
 def _by_turns(bench: Bench, caches: list[Any], texts: list[Any], start: int) -> Iterator[Pair]:
     """Each cache goes on with its own text, one call each by turns."""
-    for size in cut([1, 1, 3], bench.tokens - start):
+    for size in cut([1, 1, 3, 1, bench.tokens], bench.tokens - start):
         for cache, text in zip(caches, texts, strict=True):
             yield from follow(bench, cache, text, [size], start=start)
         start += size
@@ -107,7 +111,7 @@ def _after(bench: Bench) -> Iterator[Pair]:
     fresh, half = bench.need("fresh"), _half(bench)
     bench.first(bench.prompt(6))
     bench.extend(fresh(), bench.prompt(5))
-    yield from follow(bench, fresh(), bench.prompt(6), cut([half], bench.tokens))
+    yield from follow(bench, fresh(), bench.prompt(6), cut([half, 1, 1, 3, bench.tokens], bench.tokens))
 
 
 def _reset(fresh: Callable[[Bench], Any]) -> Callable[[Bench], Iterator[Pair]]:
@@ -119,7 +123,7 @@ def _reset(fresh: Callable[[Bench], Any]) -> Callable[[Bench], Iterator[Pair]]:
         bench.first(bench.prompt(6))
         bench.extend(cache, bench.prompt(5))
         cache = bench.apply("reset", cache)
-        yield from follow(bench, cache, bench.prompt(6), cut([max(1, bench.tokens // 3)], bench.tokens))
+        yield from follow(bench, cache, bench.prompt(6), _again(bench))
 
     return run
 

@@ -35,7 +35,7 @@ def _tail(name: str, fresh: Fresh, sizes: Callable[[int], tuple[int, int]], call
         for start, size in _parts(kept, wrong, calls):
             bench.extend(cache, other[:, start : start + size])
         cache = bench.crop(cache, wrong)
-        yield from follow(bench, cache, ids, cut([1, 3], bench.tokens - kept), start=kept)
+        yield from follow(bench, cache, ids, cut([1, 3, 1, 1, bench.tokens], bench.tokens - kept), start=kept)
 
     return Scenario(name=name, group="edit", run=run)
 

@@ -11,34 +11,35 @@ from kvtally.live.adapter import Unsupported
 from kvtally.live.scenarios import Bench, Pair, Scenario
 from kvtally.live.scenarios_padding import padded
 
+MOST = 8  # new tokens
+
 
 def _made(bench: Bench, ids: Any, **options: Any) -> Any:
-    """What generate returns, with as many new tokens as the prompt of half the tokens leaves."""
-    new = max(2, bench.tokens - bench.tokens // 2)
+    """What generate returns, with as many new tokens as the prompt of half the tokens leaves, up to `MOST`."""
+    new = max(2, min(MOST, bench.tokens - bench.tokens // 2))
     chosen: dict[str, Any] = {"do_sample": False, "max_new_tokens": new, "min_new_tokens": new}
     chosen |= {"return_dict_in_generate": True, "output_logits": True, "pad_token_id": 0}
     return bench.need("generate")(ids, **(chosen | options))
 
 
 def _prompt(bench: Bench, rows: int = 1) -> Any:
-    if bench.adapter.model is not None and bench.adapter.model.config.is_encoder_decoder:
-        raise Unsupported("generate of an encoder-decoder runs the encoder, which is not checked")
+    bench.need("generate")
+    bench.need("fresh")()  # a model without a cache says so
     return bench.rows(rows)[:, : max(1, bench.tokens // 2)]
 
 
-def _forced(bench: Bench, made: Any, ids: Any) -> Iterator[Pair]:
+def _forced(bench: Bench, made: Any) -> Iterator[Pair]:
     """The logits of each new token, against a pass without a cache over everything that was produced."""
-    start, text = ids.shape[1], made.sequences
-    right = torch.stack(list(made.logits), 1)
-    end = start + right.shape[1]
-    yield Pair(position=start, left=bench.full(text)[:, start - 1 : end - 1], right=right)
+    text, right = made.sequences, torch.stack(list(made.logits), 1)
+    start = text.shape[1] - right.shape[1]
+    yield Pair(position=start, left=bench.full(text)[:, start - 1 : -1], right=right)
 
 
 def _plain(name: str, **options: Any) -> Scenario:
     def run(bench: Bench) -> Iterator[Pair]:
         ids = _prompt(bench)
         made = _made(bench, ids, attention_mask=torch.ones_like(ids), **options)
-        yield from _forced(bench, made, ids)
+        yield from _forced(bench, made)
 
     return Scenario(name=name, group="generate", run=run)
 
@@ -62,18 +63,19 @@ def _carried(bench: Bench) -> Iterator[Pair]:
     named = [name for name in ("cache", "past_key_values") if name in first and first[name] is not None]
     if not named:
         raise Unsupported(f"generate of {bench.adapter.name} gives no cache back")
-    text = torch.cat([first.sequences, bench.prompt(5)[:, :4]], 1)
+    text = torch.cat([first.sequences, bench.prompt()[:, -4:]], 1)
     options = {named[0]: first[named[0]], "max_new_tokens": 3, "min_new_tokens": 3}
     made = _made(bench, text, attention_mask=torch.ones_like(text), **options)
-    yield from _forced(bench, made, text)
+    yield from _forced(bench, made)
 
 
 def _beams(bench: Bench) -> Iterator[Pair]:
     """The score of the best beam, against the sum of its log probabilities in a pass without a cache."""
     ids = _prompt(bench)
-    options = {"num_beams": 3, "length_penalty": 0.0, "output_scores": True}
+    options: dict[str, Any] = {"num_beams": 3, "length_penalty": 0.0, "output_scores": True}
+    options |= {"forced_bos_token_id": None, "forced_eos_token_id": None}  # they would be scored as certain
     made = _made(bench, ids, attention_mask=torch.ones_like(ids), **options)
-    text, start = made.sequences, ids.shape[1]
+    text, start = made.sequences, made.sequences.shape[1] - len(made.logits)
     chances = bench.full(text)[:, start - 1 : -1].log_softmax(-1)
     left = chances.gather(2, text[:, start:, None]).sum()
     yield Pair(position=start, left=left.view(1, 1, 1), right=made.sequences_scores.view(1, 1, 1))

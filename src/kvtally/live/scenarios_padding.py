@@ -13,15 +13,16 @@ from kvtally.live.scenarios import Bench, Pair, Scenario, cut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Padded:
-    """Unequal prompts in one batch: ids, a mask that is 0 over the padding, and where each row begins."""
+    """Unequal prompts in one batch: ids, a mask that is 0 over the padding, where rows begin, the first position."""
 
     ids: Any
     mask: Any
     starts: tuple[int, ...]
+    first: int
 
     def given(self, start: int, end: int, *, explicit: bool) -> dict[str, Any]:
         """The mask of everything up to `end`, and the position ids of `start` to `end` where they are explicit."""
-        counted = (self.mask.cumsum(1) - 1).clamp(min=0)
+        counted = (self.mask.cumsum(1) - 1).clamp(min=0) + self.first
         return {"mask": self.mask[:, :end], **({"positions": counted[:, start:end]} if explicit else {})}
 
     def real(self, left: Any, right: Any, start: int, end: int) -> Any:
@@ -39,7 +40,7 @@ def padded(bench: Bench) -> Padded:
         ids[row, start:] = ids[row, : n - start].clone()
         ids[row, :start] = ids[row, -1]
         mask[row, :start] = 0
-    return Padded(ids=ids, mask=mask, starts=starts)
+    return Padded(ids=ids, mask=mask, starts=starts, first=bench.adapter.first)
 
 
 def alone(bench: Bench, batch: Padded) -> Any:

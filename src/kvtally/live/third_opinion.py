@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from kvtally.core.agreement import THRESHOLD
 from kvtally.live.measure import measure
 from kvtally.live.scenarios import Bench
 from kvtally.live.scenarios_steps import SCENARIOS
@@ -13,7 +12,7 @@ from kvtally.live.scenarios_steps import SCENARIOS
 ODD = "calls of every size on a cache agree with each other: the pass without a cache is the odd one out, not the cache"
 
 
-def third_opinion(bench: Bench) -> str:
+def third_opinion(bench: Bench, tolerance: float) -> str:
     """`ODD` where one token at a time, chunks and a full pass that fills a cache all agree; "" where they do not.
 
     Run it in float64, and only where the full pass that fills a cache differs from the one without. What it does not
@@ -27,4 +26,4 @@ def third_opinion(bench: Bench) -> str:
     other = Bench(adapter=replace(adapter, full=filled), tokens=bench.tokens, seed=bench.seed, ids=bench.ids)
     runs = [measure(other, scenario) for scenario in SCENARIOS if scenario.group == "steps"]
     ran = [run for run in runs if run.steps and not run.refused]
-    return ODD if ran and all(run.error <= THRESHOLD for run in ran) else ""
+    return ODD if ran and all(run.error <= tolerance for run in ran) else ""

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from kvtally.live.adapter import Adapter
+from kvtally.live.adapter import Adapter, Unsupported
+from kvtally.live.raised import Crashed, guarded
 from kvtally.live.where_patterns import POSITIONAL, Cell, Cells, Look, filled, lossy, pattern, read
 
 OPERATIONS = ("crop", "reorder", "batch", "repeat", "reset")
@@ -151,23 +152,39 @@ def where(adapter: Adapter, scenario: Callable[[Adapter], Iterable[Any]]) -> str
     """
     if adapter.cells is None:
         return ""
-    watch = Watch(adapter)
+    watch = Watch(guarded(adapter))
     try:
         for _ in scenario(watch.watched()):
             if watch.found:
                 break
-    except Exception:  # a refusal, which the measured run has told; what was seen before it counts
+    except (Unsupported, Crashed):  # which the measured run has told; what was seen before it counts
         pass
     if watch.found:
         return watch.found[0]
     if watch.last is None:
         return ""
-    return lossy(read(adapter, watch.last.cache)) or ALL_RIGHT
+    return lossy(read(adapter, watch.last.cache), "float64") or ALL_RIGHT
 
 
-def stored_lower(adapter: Adapter, ids: Any) -> str:
-    """What a cache that was given float64 stores in less, in words: the first part of it; "" where nothing."""
-    return "" if adapter.cells is None else lossy(filled(adapter, adapter.fresh, ids))
+def stored_lower(adapter: Adapter, ids: Any, precision: str) -> str:
+    """What a cache stores in less than `precision` although it was given float64, in words; "" where nothing.
+
+    Looked at in a growing and in a static cache, after a prompt, one token, and the rest of `ids`. Run it in float64
+    without lifted casts. Of cells that cannot be read it says so, as they may hold anything.
+    """
+    if adapter.cells is None:
+        return "what the cache holds cannot be read"
+    static, (half, end) = adapter.static, (ids.shape[1] // 2, ids.shape[1])
+    for make in (adapter.fresh, (lambda: static(end)) if static else adapter.fresh):
+        try:
+            cache = make()
+            for start, stop in ((0, half), (half, half + 1), (half + 1, end)):
+                adapter.extend(cache, ids[:, start:stop])
+        except (Unsupported, Crashed):  # which the scenarios tell
+            continue
+        if said := lossy(read(adapter, cache), precision):
+            return said
+    return ""
 
 
 def differing(adapter: Adapter, seen: Seen) -> str:
@@ -246,7 +263,8 @@ def _wrong(mine: Any, theirs: Any) -> Any:
 
 def _words(adapter: Adapter, seen: Seen, cell: Cell, alone: list[Cells]) -> str:
     positional = cell.part in POSITIONAL
-    place = f"the {cell.part.rstrip('s') if positional else cell.part} of layer {cell.layer}"
+    part = cell.part.rstrip("s") if cell.part.endswith(("keys", "values")) else cell.part
+    place = f"the {part} of layer {cell.layer}"
     if positional and cell.position is None:
         place = f"the {cell.part} of layer {cell.layer}"
         return f"{place} stand at {cell.found.shape[1]} positions, expected {cell.expected.shape[1]}"

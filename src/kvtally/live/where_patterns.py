@@ -12,7 +12,7 @@ from kvtally.live.adapter import Adapter
 
 POSITIONAL = ("keys", "values", "indexer_keys")  # (batch, heads, positions, width); all others are states
 AHEAD = 2  # positions past the end that a token is tried at
-BITS = {"bfloat16": 8, "float16": 11, "float32": 24}  # of mantissa, the leading one included
+BITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}  # of mantissa, the leading one included
 Cells = dict[tuple[int, str], Any]
 
 
@@ -81,7 +81,7 @@ def read(adapter: Adapter, cache: Any) -> Cells:
     found = {}
     for layer, part, numbers in adapter.cells(cache):
         tensor = torch.as_tensor(numbers)
-        if tensor.numel() and not part.startswith("cross"):
+        if tensor.numel():
             found[layer, part] = tensor[:, None] if tensor.dim() == 3 and part in POSITIONAL else tensor
     return found
 
@@ -196,13 +196,20 @@ def _precision(cell: Cell) -> str:
     return ""
 
 
-def lossy(cells: Cells) -> str:
-    """The first part of a cache in float64 whose every number a lower float type could hold; "" where none is so."""
+def lossy(cells: Cells, precision: str) -> str:
+    """The first part of a cache that holds no more than a type below its own and `precision` could; "" if none is.
+
+    Keys and values position by position, as one call may store less than another; a state as a whole.
+    """
     for (layer, part), tensor in sorted(cells.items(), key=lambda item: item[0]):
-        if tensor.dtype != torch.float64 or not bool(tensor.any()):
+        full = min(BITS.get(str(tensor.dtype).removeprefix("torch."), 0), BITS.get(precision, 0))
+        lower = {kind: bits for kind, bits in BITS.items() if bits < full}
+        if not lower:
             continue
-        for kind, bits in BITS.items():
-            if bool(tensor.eq(rounded(tensor, bits)).all()):
+        places = tensor.movedim(2, 0).flatten(1) if part in POSITIONAL else tensor.flatten()[None]
+        held = places[places.any(1)]
+        for kind, bits in lower.items():
+            if bool(held.eq(rounded(held, bits)).all(1).any()):
                 return f"the {part} of layer {layer} hold no more than {kind} does (lower precision)"
     return ""
 

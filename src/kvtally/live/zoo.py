@@ -91,13 +91,16 @@ def _source(name: str, config: Any) -> int | None:
 def scaled(model: Any) -> Any:
     """The model with its matrices drawn anew, N(0, 1.2 / sqrt(inputs)): large enough that every token matters.
 
-    Tables without gradients and vectors stay as they are.
+    Vectors of zeros are drawn from N(0, 0.1): as zeros they hide what they are for (a bias), and make exact ties
+    (Doge's mask). Tables without gradients and other vectors stay as they are.
     """
     numbers = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():
-            if parameter.requires_grad and parameter.dim() > 1:
-                spread = 1.2 / parameter[0].numel() ** 0.5
+            if not parameter.requires_grad or parameter.dim() == 0:
+                continue
+            if parameter.dim() > 1 or not parameter.any():
+                spread = 1.2 / parameter[0].numel() ** 0.5 if parameter.dim() > 1 else 0.1
                 parameter.copy_(torch.randn(parameter.shape, generator=numbers).mul_(spread))
     return model
 

@@ -18,7 +18,7 @@ def sweep_on_ray(wanted: Sequence[str], *, jobs: int = 1, limits: Limits | None 
     RAY_ADDRESS names, or `jobs` workers on this machine, which are ended where the caller stops asking.
     """
     if find_spec("ray") is None:
-        raise MissingExtraError("`--engine ray` needs Ray", hint="pip install 'kvtally[ray]'")
+        raise MissingExtraError("`--engine ray` needs Ray", hint="pip install 'kvtally[hf,ray]'")
     import ray
 
     workers = None if "RAY_ADDRESS" in os.environ else jobs

@@ -23,6 +23,7 @@ from kvtally.live.zoo_sizes import (
 ENOUGH = 2  # layers kept of each kind
 FEWEST = 4  # layers kept at least
 PER_LAYER = "per_layer_config"
+ROPE = "rope_parameters"
 
 
 def shrunk(name: str) -> Any:
@@ -67,6 +68,8 @@ def shrunk_fields(config: Any) -> dict[str, Any]:
             fields[name] = _of_kept(name, value, kept)
         elif name in MISSING and declared.get(name, MISSING) is None:
             fields[name] = MISSING[name]
+        elif name == ROPE and value != (short := _rope(value)):
+            fields[name] = short
         elif not _derived(name, value, declared):
             fields[name] = _small(name, value, kept, depth)
     for name in ("num_hidden_layers", spelled.get("num_hidden_layers", "num_hidden_layers")):
@@ -75,6 +78,13 @@ def shrunk_fields(config: Any) -> dict[str, Any]:
     if "kv_lora_rank" in given:
         _one_kv_head_a_head(fields)
     return {**fields, **({"is_decoder": True} if "is_decoder" in declared else {})}
+
+
+def _rope(value: Any) -> Any:
+    """How positions turn, with a text's original length so small that a short one is longer; None of no mapping."""
+    if not isinstance(value, Mapping):
+        return None
+    return {name: _rope(part) or _small(name, part, (), 0) for name, part in value.items()}
 
 
 def _one_kv_head_a_head(fields: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ _SIZES: tuple[tuple[str, int], ...] = (
     (r"qk_nope_head_dim", 20),
     (r"(swa_)?v_head_dim", 24),
     (r"index_head_dim|indexer_head_dim", 16),
-    (r"index_n_heads|indexer_n_heads", 3),
+    (r"index_n_heads|indexer_n_heads", 16),  # with few a score is often exactly 0 in all of them
     (r"linear_key_head_dim", 10),
     (r"linear_value_head_dim", 14),
     (r"linear_head_dim", 12),
@@ -59,6 +59,7 @@ _SIZES: tuple[tuple[str, int], ...] = (
     (r"(\w+_)?(sliding_window(_size)?|window_size|local_attention|local_attention_window_len|keep_window_size)", 5),
     (r"attention_chunk_size", 6),
     (r"index_topk|indexer_topk", 4),
+    (r"floor_scale|log_scaling_n_floor|original_max_position_embeddings", 7),  # from here on queries are scaled
     (r"attn_layer_period", 4),
     (r"attn_layer_offset", 2),
     # convolution and state
@@ -115,7 +116,7 @@ ORDINARY = Exceptional(why="the rule is enough")
 
 _ROPE = {"rope_type": "default", "rope_theta": 10_000.0}
 _QUERY_SPARSE = {
-    "indexer_n_heads": 3,
+    "indexer_n_heads": 16,
     "indexer_kv_heads": 1,
     "indexer_head_dim": 32,
     "indexer_budget": 4,
@@ -198,8 +199,9 @@ EXCEPTIONS: dict[str, Exceptional] = {
     ),
     "mimo_v2_flash": Exceptional(why="has twice the KV heads in its windows", small={"num_attention_heads": 8}),
     "minimax_m3_vl_text": Exceptional(
-        why="has sparse layers in its models and none by default",
+        why="has sparse layers in its models and none by default, and an indexer's head for each KV head",
         full={"layer_types": ["full_attention", "minimax_m3_sparse"] * 30},
+        small={"index_n_heads": 2},
     ),
     "qwen4_exp": Exceptional(why="needs an indexer and has none by default", small={"text_config": _QUERY_SPARSE}),
     "qwen4_exp_text": Exceptional(why="needs an indexer and has none by default", small=_QUERY_SPARSE),

@@ -34,14 +34,23 @@ class Execution:
     positions: tuple[int, ...]
 
 
-def execute(decoder: Decoder, passes: Iterable[Pass], *, kernel: str = "causal", seed: int = 0) -> Execution:
+def execute(
+    decoder: Decoder,
+    passes: Iterable[Pass],
+    *,
+    kernel: str = "causal",
+    seed: int = 0,
+    cache: KVCache | None = None,
+    meter: Meter | None = None,
+) -> Execution:
     """The multiplications (MACs), cache elements and comparisons of the passes, counted as they happen.
 
     The decoder has random weights and reads random tokens, the same for the same `seed`: the token at a
     position does not depend on the passes, so two lists of passes can be compared output by output. A
     pass over a past that no earlier pass has cached finds it cached all the same; what that takes is
     not counted, nor is what `Tally.uncounted` lists. More than 10^8 multiplications are refused with an
-    InputError before anything runs.
+    InputError before anything runs. To look at outputs, give a `cache` that stores less accurately, or a
+    `meter` that counts no multiplications; without them the cache is exact and everything is counted.
 
     >>> from kvtally.core.decoder import lesson
     >>> from kvtally.core.passes import cached, uncached
@@ -54,7 +63,7 @@ def execute(decoder: Decoder, passes: Iterable[Pass], *, kernel: str = "causal",
     require_one_of("kernel", kernel, KERNELS)
     passes = tuple(passes)
     _refuse_if_long(decoder, passes, kernel)
-    meter, weights, cache = Meter(), Weights(seed), KVCache()
+    meter, weights, cache = meter or Meter(), Weights(seed), cache or KVCache()
     outputs, positions = [], []
     for group in passes:
         for p in group.each():
@@ -155,7 +164,7 @@ def _embed(position: int, decoder: Decoder, weights: Weights) -> Vector:
 def _holding(past: int, cache: KVCache, decoder: Decoder, weights: Weights) -> KVCache:
     """A cache of exactly `past` tokens: this one, cut or filled up by a pass that is not counted."""
     if past == 0 or (past < cache.length and not cache.crop(past)):
-        cache = KVCache()
+        cache = KVCache(stored=cache.stored)
     if past > cache.length:
         missing = Pass(new=past - cache.length, past=cache.length, logits=0)
         _run(decoder, missing, cache, Meter(), weights, kernel="causal")

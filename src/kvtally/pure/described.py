@@ -35,7 +35,7 @@ MLPS = _kinds(Mlp, Experts)
 
 
 def read_described(described: Mapping[str, object], *, where: str = "described") -> Decoder:
-    """The Decoder that a dict describes in the words of the records: `Decoder`, `Layer`, `Attention` …
+    """The Decoder that a dict describes in the words of the records `Decoder`, `Layer`, `Attention` and so on.
 
     `"kvtally": 1` marks it. A mixer or an MLP says its `kind`; a layer may say `repeat`; a field that
     is left out takes the default of its record. Unknown fields and kinds are an InputError that lists

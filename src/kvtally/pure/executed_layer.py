@@ -65,7 +65,7 @@ class Place:
         """Keys and values of the past, from the cache, followed by those of this pass, made only once."""
         past = self.cache.read(self.slot, reach, self.meter)
         if self.slot not in self.made:
-            self.made[self.slot] = make()
+            self.made[self.slot] = self.cache.stored(make())
         new = self.made[self.slot]
         past = past or [Head() for _ in new]
         return [Head(old.keys + newer.keys, old.values + newer.values) for old, newer in zip(past, new, strict=True)]

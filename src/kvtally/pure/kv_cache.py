@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kvtally.pure.meter import Meter, Vector
@@ -34,6 +35,11 @@ class Head:
         del self.keys[:gone], self.values[:gone]
 
 
+def as_made(heads: list[Head]) -> list[Head]:
+    """Keys and values as the projections gave them: this cache is exact."""
+    return heads
+
+
 @dataclass(slots=True)
 class State:
     """What a recurrent mixer remembers, always of one size.
@@ -58,7 +64,8 @@ class KVCache:
     A head that looks back a window keeps the last window - 1 tokens between passes; layers that share
     K and V read one slot, which keeps what the furthest looking of them asks for. `source` are keys
     and values of an encoder's output, `states` what recurrent mixers remember, `waiting` tokens that
-    are to be pooled into a compressed entry.
+    are to be pooled into a compressed entry. `stored` turns new keys and values of attention into what is read
+    back of them, also by the pass that made them.
 
     >>> cache, meter, slot = KVCache(), Meter(), (0, "mixer")
     >>> for token in range(3):
@@ -74,6 +81,7 @@ class KVCache:
     source: dict[Slot, list[Head]] = field(default_factory=dict)
     states: dict[Slot, State] = field(default_factory=dict)
     waiting: dict[Slot, list[Vector]] = field(default_factory=dict)
+    stored: Callable[[list[Head]], list[Head]] = field(default=as_made, repr=False)
     _reach: dict[Slot, int] = field(default_factory=dict)
 
     def read(self, slot: Slot, reach: int, meter: Meter) -> list[Head]:

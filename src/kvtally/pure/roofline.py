@@ -139,15 +139,6 @@ def whole(parts: tuple[Load, ...], work: str = "whole pass") -> Load:
     )
 
 
-def ridge_point(flops: int, bandwidth: int) -> Fraction:
-    """FLOPs that a device can make while a byte comes from memory: below it, memory is what is waited for.
-
-    >>> float(ridge_point(989 * 10**12, 3350 * 10**9))  # H100 SXM, bf16
-    295.2238805970149
-    """
-    return Fraction(require_int("flops", flops, least=1), require_int("bandwidth", bandwidth, least=1))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
     """One decode step and one prefill against a ridge point, and from where on each is bound by arithmetic.

@@ -19,9 +19,9 @@ class TokenChain:
     block_size: int
     known: dict[tuple[int, bytes], int] = field(default_factory=dict)
 
-    def path(self, tokens: Sequence[int]) -> list[int]:
-        """The ids of the full blocks, root first."""
-        coded = array("Q", tokens).tobytes()
+    def path(self, tokens: Sequence[int] | array[int]) -> list[int]:
+        """The ids of the full blocks, root first; an array is one of 64-bit integers."""
+        coded = (tokens if isinstance(tokens, array) else array("Q", tokens)).tobytes()
         width, parent, path = 8 * self.block_size, -1, []
         for at in range(0, len(coded) - width + 1, width):
             parent = self.known.setdefault((parent, coded[at : at + width]), len(self.known))

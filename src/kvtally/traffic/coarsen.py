@@ -25,7 +25,9 @@ def coarsened(requests: Requests, block_size: int) -> Requests:
         )
     lengths = np.minimum(np.diff(requests.offsets) // times, requests.input_tokens // block_size)
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
-    ids = np.empty(int(offsets[-1]), dtype=np.int64)
+    if not len(requests.ids):
+        return replace(requests, offsets=offsets, block_size=block_size)
+    ids = np.empty(int(offsets[-1]), dtype=requests.ids.dtype)
     for r, (at, length) in enumerate(zip(requests.offsets[:-1].tolist(), lengths.tolist(), strict=True)):
         ids[offsets[r] : offsets[r + 1]] = requests.ids[at + times - 1 : at + times * length : times]
     return replace(requests, offsets=offsets, ids=ids, block_size=block_size)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
 from kvtally.core.errors import InputError, UnreadableError
 from kvtally.traffic.chain import PieceChain
 from kvtally.traffic.rows import Row, ids, integer, text
+from kvtally.traffic.times import seconds
 
 Record = dict[str, Any]
 MOONCAKE, BAILIAN, RAGPULSE = 512, 16, 16  # tokens of a block where the trace does not say
@@ -22,20 +22,6 @@ PIECES = (  # RAGPulse: group of ids, side file, its key; in the order of the pr
     ("web_search", "5_web_search.jsonl", "web_search_id"),
     ("user_input", "4_user_input.jsonl", "user_input_id"),
 )
-
-
-def seconds(record: Record, name: str = "timestamp", unit: float = 1.0) -> float | None:
-    """The time in seconds; None where there is none. Numbers may be written as text."""
-    value = record.get(name)
-    if value is None:
-        return None
-    try:
-        found = float(value) * unit
-    except (TypeError, ValueError):
-        found = nan
-    if not isfinite(found):
-        raise InputError(f"`{name}` is {value!r:.60}, expected a number")
-    return found
 
 
 def covered(path: list[int], tokens: int, block_size: int) -> list[int]:

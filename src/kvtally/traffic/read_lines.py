@@ -15,13 +15,15 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 
 from kvtally.core.errors import InputError, KvtallyError, UnreadableError
+from kvtally.traffic.canonical import files_at
 
-LONGEST = 256 * 2**20  # bytes of a line
+LONGEST = 256 * 2**20  # bytes of a line, or of a document
 STDIN = "-"
-EVERY = 512  # lines between two reports of progress
+EVERY = 1 << 16  # bytes between two reports of progress, and read at a time where they are passed over
 PICKLES = (".pkl", ".pickle")
 
-Progress = Callable[[str, int, int], None]  # file, bytes read of it, its bytes
+Progress = Callable[[str, int, int], None]  # file, how much of it is read, of how much (0: not known)
+Record = dict[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,8 +45,10 @@ def expand(patterns: Iterable[str]) -> list[str]:
     """The files that patterns name, each pattern's in order of name; `-` is stdin; a folder stands for its files."""
     files: list[str] = []
     for pattern in patterns:
-        if pattern == STDIN or "://" in pattern:
+        if pattern == STDIN:
             found = [pattern]
+        elif "://" in pattern:
+            found = files_at(pattern)
         elif Path(pattern).is_dir():
             found = sorted(str(path) for path in Path(pattern).iterdir() if path.is_file())
         else:
@@ -55,30 +59,58 @@ def expand(patterns: Iterable[str]) -> list[str]:
     return files
 
 
-def records(path: str, bad: Bad, progress: Progress | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(`file:line`, record) of each JSON object; a `.json` file is one object or a list of them."""
-    bare = path.removesuffix(".gz").removesuffix(".zst")
-    if bare.endswith(".json"):
-        for n, record in enumerate(_document(path), start=1):
-            if progress:
-                progress(path, n, n)
-            yield f"{path}: record {n}", record
-        return
-    for where, line in lines(path, bad, progress):
+def bare_name(path: str) -> str:
+    """The name without the ending of its compression."""
+    return path.removesuffix(".gz").removesuffix(".zst")
+
+
+def size_of(path: str) -> int:
+    """Bytes of a file; 0 where nobody can know before it is read."""
+    return Path(path).stat().st_size if path != STDIN and Path(path).is_file() else 0
+
+
+def head(path: str) -> bytes:
+    """The first 4 bytes of a file that is not compressed; b"" of any other, and of what cannot be read twice."""
+    if not size_of(path):
+        return b""
+    with opened(path) as (stream, raw):
+        return stream.read(4) if stream is raw else b""
+
+
+def records(
+    path: str, bad: Bad, progress: Progress | None = None, *, plain: str | None = None
+) -> Iterator[tuple[str, Record]]:
+    """(`file:line`, record) of each JSON object; a `.json` file is one object or a list of them.
+
+    With `plain`, a line that is no JSON object is the record {plain: line}: a log has both.
+    """
+    document = _document(path) if bare_name(path).endswith(".json") else None
+    for n, record in enumerate(document or (), start=1):
+        if progress:
+            progress(path, n, len(document or ()))
         try:
-            yield where, _object(line)
+            yield f"{path}: record {n}", _checked(record)
+        except InputError as error:
+            bad.met(error.at(f"{path}: record {n}"))
+    for where, line in () if document is not None else lines(path, bad, progress):
+        try:
+            if plain is not None and not line.lstrip().startswith(b"{"):
+                yield where, {plain: line.decode("utf-8", errors="replace").rstrip("\n")}
+            else:
+                yield where, _checked(_parsed(line))
         except InputError as error:
             bad.met(error.at(where))
 
 
 def lines(path: str, bad: Bad, progress: Progress | None = None) -> Iterator[tuple[str, bytes]]:
     """(`file:line`, bytes) of each line that is not blank."""
-    size = Path(path).stat().st_size if Path(path).exists() else 0
+    size = size_of(path)
     with opened(path) as (stream, raw):
-        number = 0
+        number = since = 0
         while line := _line(stream, path, number + 1, bad):
-            number += 1
-            if progress and number % EVERY == 0:
+            number, since = number + 1, since + len(line)
+            if progress and since >= EVERY:
+                since = 0
                 progress(path, raw.tell() if size else 0, size)
             if line.strip():
                 yield f"{path}:{number}", line
@@ -96,16 +128,16 @@ class opened:
         except OSError as error:
             raise UnreadableError(f"cannot be read: {error.strerror}", where=self.path) from None
         buffered = cast(io.BufferedReader, self.raw)
-        head = buffered.peek(4)[:4]
-        if self.path.removesuffix(".gz").removesuffix(".zst").endswith(PICKLES) or head[:1] == b"\x80":
+        first = buffered.peek(4)[:4]
+        if bare_name(self.path).endswith(PICKLES) or first[:1] == b"\x80":
             raise InputError(
                 "a pickle runs code when it is loaded, expected JSON lines or Parquet",
                 where=self.path,
                 hint='write {"token_ids": […], "timestamp": …} lines where the pickle was made',
             )
-        if head[:2] == b"\x1f\x8b":
+        if first[:2] == b"\x1f\x8b":
             return cast(BinaryIO, gzip.GzipFile(fileobj=buffered)), buffered
-        if head == b"\x28\xb5\x2f\xfd":
+        if first == b"\x28\xb5\x2f\xfd":
             return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(buffered), "zstd")), buffered
         return buffered, buffered
 
@@ -122,44 +154,45 @@ def _line(stream: BinaryIO, path: str, number: int, bad: Bad) -> bytes:
             return line
         bad.met(InputError(f"a line of more than {LONGEST >> 20} MiB, expected a request", where=f"{path}:{number}"))
         while line and not line.endswith(b"\n"):
-            line = stream.readline(LONGEST)
+            line = stream.readline(EVERY)
         return b"\n"
     except (EOFError, OSError) as error:
-        raise UnreadableError(
-            f"the compressed data is cut short or damaged ({str(error)[:60]}), expected a whole file",
-            where=f"{path}:{number}",
-            hint="copy the file again; what came before this line was good",
-        ) from None
+        raise _damaged(error, f"{path}:{number}") from None
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def _damaged(error: Exception, where: str) -> UnreadableError:
+    return UnreadableError(
+        f"the compressed data is cut short or damaged ({str(error)[:60]}), expected a whole file",
+        where=where,
+        hint="copy the file again; what came before this line was good",
+    )
+
+
+def _parsed(line: bytes) -> object:
     try:
-        record = json.loads(line)
+        return json.loads(line)
     except (ValueError, RecursionError) as error:
         shown = line[:40].decode("utf-8", errors="replace").strip()
         reason = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
         raise InputError(f"`{shown}…` is not JSON ({reason}), expected one request a line") from None
+
+
+def _checked(record: object) -> Record:
     if not isinstance(record, dict):
-        raise InputError(f"a {type(record).__name__}, expected a JSON object")
+        raise InputError(f"a value of type {type(record).__name__}, expected a JSON object")
     return record
 
 
-def _document(path: str) -> list[dict[str, Any]]:
+def _document(path: str) -> list[object] | None:
+    """The records of a file that is one JSON text; None where it is something else, such as lines."""
     try:
         with opened(path) as (stream, _):
-            document = json.loads(stream.read())
-    except (ValueError, RecursionError):  # lines in a file named .json
-        return [_object_at(where, line) for where, line in lines(path, Bad())]
+            text = stream.read(LONGEST + 1)
+        if len(text) <= LONGEST:
+            document = json.loads(text)
+            return document if isinstance(document, list) else [document]
+    except (ValueError, RecursionError):
+        return None
     except (EOFError, OSError) as error:
-        raise UnreadableError(f"the compressed data is cut short ({str(error)[:60]})", where=path) from None
-    found = document if isinstance(document, list) else [document]
-    if not all(isinstance(one, dict) for one in found):
-        raise InputError("a list with something else than objects in it, expected requests", where=path)
-    return found
-
-
-def _object_at(where: str, line: bytes) -> dict[str, Any]:
-    try:
-        return _object(line)
-    except InputError as error:
-        raise error.at(where) from None
+        raise _damaged(error, path) from None
+    return None

@@ -7,11 +7,20 @@ import random
 import numpy as np
 from numpy.typing import NDArray
 
-from kvtally.core.errors import require_int, require_one_of
+from kvtally.core.errors import InputError, require_int, require_one_of
 from kvtally.traffic.requests import Requests
 
 Ints = NDArray[np.int64]
 ROUTES = ("random", "round-robin", "sticky", "longest-prefix")
+
+
+def domains(requests: Requests, *, per: str | None, replicas: int, how: str) -> Ints | None:
+    """Which cache each request goes to: one `per` "tenant" or "model" and replica; None where there is one cache."""
+    chosen = None if replicas == 1 else route(requests, replicas, how)
+    if per is None:
+        return chosen
+    own: Ints = getattr(requests, per) * replicas
+    return own if chosen is None else own + chosen
 
 
 def route(requests: Requests, replicas: int, how: str, *, seed: int = 0) -> Ints:
@@ -38,6 +47,11 @@ def route(requests: Requests, replicas: int, how: str, *, seed: int = 0) -> Ints
     if how == "sticky":
         _, first, session = np.unique(requests.session, return_index=True, return_inverse=True)
         return (np.argsort(np.argsort(first)) % replicas)[session]
+    if len(requests.ids) < requests.accesses:
+        raise InputError(
+            "`--route` is 'longest-prefix' and the blocks are on a cluster, expected `random`, `round-robin` or "
+            "`sticky`: where a prefix is longest is not known before all requests ahead of it are placed"
+        )
     return _longest_prefix(requests, replicas)
 
 

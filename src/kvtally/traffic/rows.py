@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kvtally.core.errors import InputError
-from kvtally.traffic.requests import Ints, Requests
+from kvtally.traffic.requests import Ids, Ints, Requests, picked, whole_number
 
 RUNS = 1 << 12  # expanded at a time, so that ids exist once
 MOST_TOKENS = 2**30  # of a request
@@ -113,10 +113,10 @@ class Columns:
             late = int(np.count_nonzero(np.diff(time) < 0))
             order = np.argsort(time, kind="stable")
             if not sides:
-                notes.append(f"timestamps out of order at {late:,} places: sorted")
+                notes.append(f"timestamps out of order at {late:,} {'place' if late == 1 else 'places'}: sorted")
         starts = np.concatenate([[0], np.cumsum(runs)])
-        picked = _picked(starts[:-1][order], runs[order])
-        firsts, counts = np.array(self.firsts)[picked], np.array(self.counts)[picked]
+        chosen = picked(starts[:-1][order], runs[order])
+        firsts, counts = np.array(self.firsts)[chosen], np.array(self.counts)[chosen]
         per_request = np.concatenate([[0], np.cumsum(counts)])
         offsets = per_request[np.concatenate([[0], np.cumsum(runs[order])])]
         columns = {name: np.array(values)[order] for name, values in self.numbers.items()}
@@ -142,28 +142,22 @@ class Columns:
         return np.arange(len(self.time), dtype=np.float64)
 
 
-def _picked(starts: Ints, lengths: Ints) -> Ints:
-    """Indices start, start + 1, … of each length, one after another."""
-    before = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    picked: Ints = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
-    return picked
-
-
-def _expanded(firsts: Ints, counts: Ints) -> Ints:
+def _expanded(firsts: Ints, counts: Ints) -> Ids:
     """All ids of the runs, expanded a piece at a time."""
     ends = np.cumsum(counts)
-    whole = np.empty(int(ends[-1]) if len(ends) else 0, dtype=np.int64)
+    kind = whole_number(int(max(-firsts.min(initial=0), (firsts + counts).max(initial=0))))
+    whole = np.empty(int(ends[-1]) if len(ends) else 0, dtype=kind)
     for at in range(0, len(firsts), RUNS):
         some = slice(at, at + RUNS)
         low = int(ends[at] - counts[at])
-        expanded = _picked(firsts[some], counts[some])
+        expanded = picked(firsts[some], counts[some])
         whole[low : low + len(expanded)] = expanded
     return whole
 
 
-def _dense(whole: Ints) -> Ints:
+def _dense(whole: Ids) -> Ids:
     """Ids from 0 on; numbered anew where they are sparse or hashes."""
     if not len(whole) or (whole.min() >= 0 and whole.max() < 2 * len(whole) + 1024):
         return whole
-    numbered: Ints = np.unique(whole, return_inverse=True)[1].astype(np.int64)
+    numbered: Ids = np.unique(whole, return_inverse=True)[1].astype(whole_number(len(whole)))
     return numbered

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvtally.core.errors import InputError, require_int, require_one_of
-from kvtally.traffic.requests import Requests
+from kvtally.traffic.requests import Ids, Requests
 from kvtally.traffic.stack import stack_runs
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 ORDERS = ("engine", "plain")
+COLUMNS = ("request", "depth", "distance", "length", "last")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -25,7 +27,8 @@ class Runs:
 
     Row i: request `request[i]` asks for `length[i]` blocks from depth `depth[i]` on which request `last[i]` was the
     last to ask for; the first is a hit in a cache of at least `distance[i]` blocks, the next needs one more, and so
-    on. Distances rise along a request, so the hits of any cache are a prefix. Blocks never seen are in no row.
+    on. Distances rise along a request, so the hits of any cache are a prefix. Blocks never seen are in no row:
+    there are `distinct` of them, counted in each cache where there are several.
 
     >>> two = runs(Requests.of([[0, 1], [0, 1, 2]], block_size=16))
     >>> two.hits(1).tolist(), two.hits().tolist(), two.curve().tolist()
@@ -33,25 +36,18 @@ class Runs:
     """
 
     requests: Requests
-    request: Ints
-    depth: Ints
-    distance: Ints
-    length: Ints
-    last: Ints
-
-    @property
-    def distinct(self) -> int:
-        """Different blocks that the requests ask for."""
-        seen = np.zeros(self.requests.blocks, np.bool_)
-        seen[self.requests.ids] = True
-        return int(seen.sum())
+    request: Ids
+    depth: Ids
+    distance: Ids
+    length: Ids
+    last: Ids
+    distinct: int
 
     def table(self) -> pa.Table:
         """The columns request, depth, distance, length and last as an Arrow table, one row a run."""
         import pyarrow as pa
 
-        names = ("request", "depth", "distance", "length", "last")
-        return pa.table({name: getattr(self, name) for name in names})
+        return pa.table({name: getattr(self, name) for name in COLUMNS})
 
     def within(self, ttl: float | None) -> Runs:
         """The runs whose blocks were asked for at most `ttl` seconds before: each request restarts the clock."""
@@ -59,8 +55,7 @@ class Runs:
             return self
         time = self.requests.time
         kept = time[self.request] - time[self.last] <= ttl
-        columns = {name: getattr(self, name)[kept] for name in ("request", "depth", "distance", "length", "last")}
-        return replace(self, **columns)
+        return replace(self, **{name: getattr(self, name)[kept] for name in COLUMNS})
 
     def hits(
         self, capacity: int | None = None, *, ttl: float | None = None, min_prefix: int = 0, increment: int = 1
@@ -72,10 +67,10 @@ class Runs:
         """
         require_int("increment", increment, least=1)
         kept = self.within(ttl)
-        length = kept.length
+        length: Ids = kept.length
         if capacity is not None:
-            require_int("capacity", capacity, least=0)
-            length = np.clip(capacity - kept.distance + 1, 0, length)
+            most = min(require_int("capacity", capacity, least=0), self.requests.accesses)
+            length = np.clip(most - kept.distance + 1, 0, length)
         found = np.zeros(len(self.requests), np.int64)
         np.add.at(found, kept.request, length)
         found[found < min_prefix] = 0
@@ -94,7 +89,8 @@ class Runs:
         """Tokens not computed over all requests in a cache of 0, 1, 2 … blocks, the last token of a prompt left out."""
         kept = _from_prefix(self.within(ttl), min_prefix)
         size, total = self.requests.block_size, _curve(kept)
-        over = (kept.depth + kept.length) * size - np.maximum(self.requests.input_tokens[kept.request] - 1, 0)
+        ends = (kept.depth + kept.length).astype(np.int64)
+        over = ends * size - np.maximum(self.requests.input_tokens[kept.request] - 1, 0)
         less = np.zeros(len(total), np.int64)
         past = over > 0  # the block that reaches the end of its prompt, at the end of a request's last run
         np.add.at(less, (kept.distance + kept.length - 1)[past], over[past])
@@ -111,48 +107,35 @@ def runs(requests: Requests, *, order: str = "engine", domains: Ints | None = No
     """
     require_one_of("order", order, ORDERS)
     if domains is None:
-        return _one(requests, np.arange(len(requests)), order)
+        return _one(requests, order)
     if len(domains) != len(requests):
         raise InputError(f"`domains` has {len(domains):,} values, expected one for each of {len(requests):,} requests")
-    parts = [_one(requests, np.flatnonzero(domains == each), order) for each in np.unique(domains)]
-    if not parts:
-        return _one(requests, np.arange(len(requests)), order)
-    joined = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("request", "depth", "distance", "length", "last")
-    }
-    by_request = np.argsort(joined["request"], kind="stable")
-    return Runs(requests=requests, **{name: column[by_request] for name, column in joined.items()})
+    each = (np.flatnonzero(domains == one) for one in np.unique(domains))
+    return joined(requests, ((chosen, _one(requests.chosen(chosen), order)) for chosen in each))
 
 
-def _one(requests: Requests, chosen: Ints, order: str) -> Runs:
-    """The run table of the chosen requests in one cache."""
+def joined(requests: Requests, parts: Iterable[tuple[Ints, Runs]]) -> Runs:
+    """One table of the tables of caches of their own: (which of the requests came to a cache, its table)."""
+    rows, distinct = [np.zeros((len(COLUMNS), 0), np.int32)], 0
+    for chosen, part in parts:
+        distinct += part.distinct
+        rows.append(np.stack([chosen[part.request], part.depth, part.distance, part.length, chosen[part.last]]))
+    table = np.concatenate(rows, axis=1)
+    table = table[:, np.argsort(table[0], kind="stable")]
+    return Runs(requests=requests, distinct=distinct, **dict(zip(COLUMNS, table, strict=True)))
+
+
+def _one(requests: Requests, order: str) -> Runs:
+    """The run table of requests in one cache."""
     offsets, ids = requests.offsets, requests.ids
-    if len(chosen) < len(requests):
-        lengths = np.diff(offsets)[chosen]
-        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        ids = ids[np.repeat(offsets[chosen] - starts[:-1], lengths) + np.arange(starts[-1])]
-        offsets = starts
     if order == "engine":
-        request, depth, distance, length, last = stack_runs(offsets, ids, requests.blocks)
-        return Runs(
-            requests=requests,
-            request=chosen[request],
-            depth=depth,
-            distance=distance,
-            length=length,
-            last=chosen[last],
-        )
-    access, _, distance, length, last = stack_runs(np.arange(len(ids) + 1), ids, requests.blocks)
-    owner = np.repeat(np.arange(len(chosen)), np.diff(offsets))
-    return Runs(
-        requests=requests,
-        request=chosen[owner[access]],
-        depth=access - offsets[owner[access]],
-        distance=distance,
-        length=length,
-        last=chosen[owner[last]],
-    )
+        columns = stack_runs(offsets, ids, requests.blocks)
+    else:
+        access, _, distance, length, last = stack_runs(np.arange(len(ids) + 1), ids, requests.blocks)
+        owner = np.repeat(np.arange(len(requests)), np.diff(offsets))
+        columns = (owner[access], access - offsets[owner[access]], distance, length, owner[last])
+    distinct = requests.accesses - int(columns[3].sum())
+    return Runs(requests=requests, distinct=distinct, **dict(zip(COLUMNS, columns, strict=True)))
 
 
 def _curve(kept: Runs) -> Ints:
@@ -172,6 +155,7 @@ def _from_prefix(kept: Runs, least: int) -> Runs:
     if least <= 1:
         return kept
     ends = kept.depth + kept.length
+    least = min(least, int(ends.max(initial=0)) + 1)  # more is more than any run has
     crossing = np.flatnonzero((kept.depth < least) & (ends >= least))
     needed = kept.distance[crossing] + least - 1 - kept.depth[crossing]
     first = np.maximum(least - kept.depth, 0)  # blocks of a run among the first `least`

@@ -9,15 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvtally.core.errors import InputError
+from kvtally.traffic.requests import Ids
 
 Ints = NDArray[np.int64]
-Columns = tuple[Ints, Ints, Ints, Ints, Ints]  # request, depth, distance, length, last: one row a run
+Columns = tuple[Ids, Ids, Ids, Ids, Ids]  # request, depth, distance, length, last: one row a run
 
 COMPILED = find_spec("numba") is not None
-SPARE = 1024  # slots beside two for each block, so that small traces need no compaction
+SLOTS = 4  # for each block; more take memory, fewer take time to move them together
+SPARE = 1024  # slots beside them, so that small traces are never moved
 
 
-def stack_runs(offsets: Ints, ids: Ints, blocks: int, *, compiled: bool = COMPILED) -> Columns:
+def stack_runs(offsets: Ints, ids: Ids, blocks: int, *, compiled: bool = COMPILED) -> Columns:
     """Runs of known blocks: request, depth of the first, its stack distance, length, and the request before.
 
     Request r asks for the path `ids[offsets[r] : offsets[r + 1]]`, root first; it is judged against the state
@@ -33,7 +35,7 @@ def stack_runs(offsets: Ints, ids: Ints, blocks: int, *, compiled: bool = COMPIL
     [[1, 2, 2], [0, 0, 1], [1, 1, 3], [1, 1, 1], [0, 1, 0]]
     """
     scan = import_module("kvtally.traffic.stack_numba" if compiled else "kvtally.traffic.stack_numpy").scan
-    slots = int(min(len(offsets) - 1, 2 * blocks + SPARE)) + 1
+    slots = int(min(len(offsets) - 1, SLOTS * blocks + SPARE)) + 1
     columns, bad = scan(offsets, ids, blocks, slots)
     if bad >= 0:
         raise InputError(

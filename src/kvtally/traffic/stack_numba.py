@@ -6,22 +6,37 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-
-BUCKET = 64  # slots that share one place of the Fenwick tree, so that the tree stays small
+BUCKET = 64  # slots that share one place of the Fenwick tree, which holds the buckets that are full
 STEP = 128  # ids compared at once
 LONG = 16  # a longer run that is taken whole is inherited, not written block by block
+SHORT = np.iinfo(np.int32).max  # accesses beyond which numbers take eight bytes
 
 
 @njit(cache=True, inline="always")
-def _add(tree: Any, own: Any, slot: int, n: int) -> None:
-    own[slot] += n
-    i = slot // BUCKET + 1
+def _add(tree: Any, bucket: int, n: int) -> None:
+    i = bucket + 1
     while i < len(tree):
         tree[i] += n
         i += i & -i
+
+
+@njit(cache=True, inline="always")
+def _grown(tree: Any, own: Any, used: int, n: int) -> int:
+    """One slot more is used, and owns `n` blocks; how many are used."""
+    own[used] = n
+    used += 1
+    if used % BUCKET == 0:
+        _add(tree, used // BUCKET - 1, own[used - BUCKET : used].sum())
+    return used
+
+
+@njit(cache=True, inline="always")
+def _shrunk(tree: Any, own: Any, slot: int, n: int, used: int) -> None:
+    """`slot` owns `n` blocks less."""
+    own[slot] -= n
+    if slot // BUCKET < used // BUCKET:
+        _add(tree, slot // BUCKET, -n)
 
 
 @njit(cache=True, inline="always")
@@ -66,32 +81,33 @@ def _compact(tree: Any, own: Any, last: Any, slots: Any) -> int:
     heir[:] = -1
     tree[:] = 0
     own[:] = 0
-    for slot in range(live):
-        _add(tree, own, slot, end[slot] - start[slot])
+    own[:live] = end[:live] - start[:live]
+    for bucket in range(live // BUCKET):
+        _add(tree, bucket, own[bucket * BUCKET : (bucket + 1) * BUCKET].sum())
     return live
 
 
 @njit(cache=True)
-def _shared(one: Any, two: Any) -> int:
-    """How many ids at the start of two pieces of equal length are the same."""
-    i, most = 0, len(one)
+def _shared(ids: Any, one: int, two: int, most: int) -> int:
+    """How many ids from `one` on are the same as from `two` on, `most` at most."""
+    i = 0
     while i + STEP <= most:
         differ = 0
-        a, b = one[i : i + STEP], two[i : i + STEP]
+        a, b = ids[one + i : one + i + STEP], ids[two + i : two + i + STEP]
         for j in range(STEP):
             differ |= a[j] ^ b[j]
         if differ:
             break
         i += STEP
-    while i < most and one[i] == two[i]:
+    while i < most and ids[one + i] == ids[two + i]:
         i += 1
     return i
 
 
 @njit(cache=True)
-def _new(ids: Any, last: Any, mine: int) -> bool:
+def _new(last: Any, blocks: Any, mine: int) -> bool:
     """Whether no block was asked for before; they are in slot `mine` from now on."""
-    for block in ids:
+    for block in blocks:
         if last[block] >= 0:
             return False
         last[block] = mine
@@ -115,48 +131,54 @@ def _with_room(rows: Any, count: int) -> Any:
     """The same rows, with room for one more."""
     if count < rows.shape[1]:
         return rows
-    wider = np.empty((5, 2 * count), np.int64)
+    wider = np.empty((5, 2 * count), rows.dtype)
     wider[:, :count] = rows
     return wider
 
 
-@njit(cache=True)
-def scan(offsets: Ints, ids: Ints, blocks: int, most: int) -> tuple[Any, int]:
+def scan(offsets: Any, ids: Any, blocks: int, most: int) -> tuple[Any, int]:
     """The columns of all runs (request, depth, distance, length, last), and a bad request or -1."""
-    last = np.full(blocks, -1, np.int32)  # a slot whose heir asked for a block last
-    slots = np.zeros((most, 4), np.int64).T  # what belongs to a slot lies together
+    number = np.int32 if len(ids) < SHORT else np.int64
+    slots = np.zeros((most, 4), number).T  # start, end, owner, heir: what belongs to a slot lies together
+    slots[3] = -1
+    stack = slots, np.zeros(most // BUCKET + 2, np.int64), np.zeros(most, np.int32)
+    return _scan(offsets, ids, np.full(blocks, -1, np.int32), stack, np.empty((5, 1024), number))
+
+
+@njit(cache=True)
+def _scan(offsets: Any, ids: Any, last: Any, stack: Any, rows: Any) -> tuple[Any, int]:
+    """`last` is, for each block, a slot whose heir asked for it last."""
+    slots, tree, own = stack
     start, end, owner, heir = slots
-    heir[:] = -1
-    own, tree = np.zeros(most, np.int32), np.zeros(most // BUCKET + 2, np.int64)
-    rows = np.empty((5, 1024), np.int64)
     count, seen, used = 0, 0, 0
     for r in range(len(offsets) - 1):
-        path = ids[offsets[r] : offsets[r + 1]]
-        if len(path) == 0:
+        first, stop = offsets[r], offsets[r + 1]
+        if first == stop:
             continue
-        if used == most:
+        if used == len(start):
             used = _compact(tree, own, last, slots)
-        depth = 0
-        while depth < len(path) and last[path[depth]] >= 0:
-            slot = _find(heir, last[path[depth]])
+        at = first
+        while at < stop and last[ids[at]] >= 0:
+            slot = _find(heir, last[ids[at]])
+            depth = at - first
             if slot == used or start[slot] != depth:
                 return rows[:, :count], r
-            theirs, stop = offsets[owner[slot]], min(len(path), end[slot])
-            length = _shared(path[depth:stop], ids[theirs + depth : theirs + stop])
+            length = min(stop - at, end[slot] - depth)
+            if end[slot] > depth + 1:  # the one block a slot owns is the one that led to it
+                length = _shared(ids, at, offsets[owner[slot]] + depth, length)
             if length == 0:
                 return rows[:, :count], r
             rows = _with_room(rows, count)
             rows[0, count], rows[1, count], rows[3, count], rows[4, count] = r, depth, length, owner[slot]
             rows[2, count] = seen - _sum(tree, own, slot) + depth + 1
             count += 1
-            _inherited(last, slots, slot, path[depth : depth + length], used)
-            _add(tree, own, slot, -length)
+            _inherited(last, slots, slot, ids[at : at + length], used)
+            _shrunk(tree, own, slot, length, used)
             seen -= length
-            depth += length
-        if not _new(path[depth:], last, used):
+            at += length
+        if not _new(last, ids[at:stop], used):
             return rows[:, :count], r
-        _add(tree, own, used, len(path))
-        seen += len(path)
-        start[used], end[used], owner[used] = 0, len(path), r
-        used += 1
+        seen += stop - first
+        start[used], end[used], owner[used] = 0, stop - first, r
+        used = _grown(tree, own, used, stop - first)
     return rows[:, :count], -1

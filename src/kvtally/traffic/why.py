@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from kvtally.traffic.coarsen import coarsened
-from kvtally.traffic.requests import Ints, Requests
+from kvtally.traffic.requests import Ids, Ints, Requests
 from kvtally.traffic.runs import Runs, runs
 
 TTLS = (60, 300, 3600)  # seconds
@@ -18,7 +19,7 @@ COARSER = (2, 4, 16)  # times the block size of the trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edits:
-    """Requests that follow another of their session, and what they change inside its prompt.
+    """Requests that follow another of their session in the same cache, and what they change inside its prompt.
 
     `edited` repeat not all full blocks of the previous prompt; `in_last_block` of them all but the last.
     `blocks` of the previous prompts are no longer their prefix: those from the first changed one on.
@@ -62,14 +63,25 @@ class Why:
         return {**asdict(self), "floor_tokens": self.floor_tokens}
 
 
-def why(table: Runs) -> Why:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """What only the ids tell, over all requests of a cache: their edits, and hits in larger blocks by block size."""
+
+    edits: Edits
+    coarser: Mapping[int, int]
+
+
+def why(table: Runs, inside: Inside | None = None) -> Why:
     """What breaks reuse in the requests of a run table, in block accesses, with an unlimited cache.
+
+    `inside` is worked out for one cache where it is not given. `edits` is None where the trace knows no sessions.
 
     >>> found = why(runs(Requests.of([[0, 1], [0, 2], [3]], block_size=16)))
     >>> found.hits, found.cold, found.diverge  # request 0 and 2 are cold; request 1 differs after 16 tokens
     (1, 2, ((0, 1, 2), (16, 32, 1)))
     """
     requests = table.requests
+    found = inside or inside_of(requests)
     lengths = np.diff(requests.offsets)
     hits = table.hits()
     cold = hits == 0
@@ -83,20 +95,36 @@ def why(table: Runs) -> Why:
         cold_accesses=int(lengths[cold].sum()),
         within={ttl: int(table.within(ttl).length.sum()) for ttl in TTLS},
         diverge=_diverge(hits[hits < lengths] * requests.block_size),
-        edits=edits(requests),
-        coarser={times * requests.block_size: _coarser(requests, times) for times in COARSER},
+        edits=found.edits if len(requests.names["session"]) > 1 else None,
+        coarser=found.coarser,
     )
 
 
-def edits(requests: Requests) -> Edits | None:
-    """What follows change inside the previous prompt of their session; None where the trace knows no sessions.
+def inside_of(requests: Requests, domains: Ints | None = None) -> Inside:
+    """What only the ids tell; the sum over all caches where `domains` says which each request goes to.
 
-    >>> edits(Requests.of([[0, 1, 2], [0, 1, 2, 3], [0, 4]], block_size=16)) is None
-    True
+    >>> inside_of(Requests.of([[0, 1, 2], [0, 1, 2, 3], [0, 4]], block_size=16)).edits
+    Edits(follow=2, edited=1, in_last_block=0, blocks=3)
     """
-    if len(requests.names["session"]) < 2:
-        return None
-    previous: dict[int, Ints] = {}
+    if domains is not None:
+        each = (np.flatnonzero(domains == one) for one in np.unique(domains))
+        return summed(requests.block_size, (inside_of(requests.chosen(chosen)) for chosen in each))
+    coarser = {times * requests.block_size: _coarser(requests, times) for times in COARSER}
+    return Inside(edits=edits(requests), coarser=coarser)
+
+
+def summed(block_size: int, parts: Iterable[Inside]) -> Inside:
+    """The sum over caches of their own."""
+    found, coarser = Counter[str](), Counter({times * block_size: 0 for times in COARSER})
+    for part in parts:
+        found.update(asdict(part.edits))
+        coarser.update(part.coarser)
+    return Inside(edits=Edits(**{f.name: found[f.name] for f in fields(Edits)}), coarser=dict(coarser))
+
+
+def edits(requests: Requests) -> Edits:
+    """What follows change inside the previous prompt of their session, in the same cache."""
+    previous: dict[int, Ids] = {}
     follow = edited = near = blocks = 0
     full = (requests.input_tokens // requests.block_size).tolist()
     for r, session in enumerate(requests.session.tolist()):
@@ -113,7 +141,7 @@ def edits(requests: Requests) -> Edits | None:
     return Edits(follow=follow, edited=edited, in_last_block=near, blocks=blocks)
 
 
-def _shared(left: Ints, right: Ints) -> int:
+def _shared(left: Ids, right: Ids) -> int:
     """Blocks at the start that are the same; an id stands for its whole prefix, so that counting is enough."""
     least = min(len(left), len(right))
     return int(np.count_nonzero(left[:least] == right[:least]))

@@ -1,0 +1,139 @@
+"""`kvtally round`: what a cache of lower precision does to the output."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvtally.core.errors import InputError, UnreadableError, require_one_of
+
+if TYPE_CHECKING:
+    from kvtally.frontends.round_question import RoundQuestion
+
+FORMATS = ("table", "json", "csv", "md")
+AXES = ("token", "channel")
+EPILOG = """MODEL: a folder with weights, a .gguf file, a Hugging Face id; a config.json, a name of `kvtally models`
+or a model_type (random weights, shrunk); or module:factory. Types: fp32 bf16 fp16 fp8_e4m3 fp8_e5m2
+fp8_per_token_head int8 int8_per_token_head int4 int2 nvfp4 q8_0 q5_1 q5_0 q4_1 q4_0."""
+
+
+@click.command("round", epilog=EPILOG)
+@click.argument("model", required=False)
+@click.option("--text", metavar="FILE", help="The text that every pass is fed.")
+@click.option("--prompt", metavar="TEXT", help="A text, instead of a file.")
+@click.option("--tokens", metavar="N", help="Of the text the first N; without one N random tokens [64].")
+@click.option("--kv-cache-dtype", metavar="A,B,…", help="Types of K and V [bf16,fp8_e4m3,int8,int4].")
+@click.option("-ctk", "--k-dtype", metavar="TYPE", help="The type of K, V exact unless given.")
+@click.option("-ctv", "--v-dtype", metavar="TYPE", help="The type of V, K exact unless given.")
+@click.option("--state-dtype", metavar="TYPE", help="The type of recurrent states [exact].")
+@click.option("--group", metavar="32|64|head", help="Elements that share a scale, of int8, int4, int2 [head].")
+@click.option("--axis", metavar="token|channel", help="Which way a group of K runs [token].")
+@click.option("--residual", metavar="N", help="The newest tokens stay exact, N at most [0].")
+@click.option("--chunk", metavar="C", help="Tokens of a call [as many as keep it small].")
+@click.option("--full-size", is_flag=True, help="A config without weights is built at its size, not shrunk.")
+@click.option("--dial", is_flag=True, help="Every type on a decoder in plain Python, without PyTorch.")
+@click.option("--format", "form", metavar="table|json|csv|md", default="table", help="Exact numbers in all but table.")
+@click.option("--html", metavar="FILE", help="Write the answer as a web page, too.")
+def round_(model: str | None, **given: Any) -> int:
+    """Round K and V as they are written to the cache, and compare the output with an exact cache.
+
+    Teacher-forced over a text; everything but the cache stays in float32. By how much is no yes or no: 0 is
+    returned whatever the figures say.
+    """
+    require_one_of("--format", given["form"], FORMATS)
+    if given["dial"]:
+        return _dial(model, given)
+    from kvtally.frontends import round_text
+    from kvtally.frontends.cli import say
+    from kvtally.frontends.progress import reading
+    from kvtally.frontends.round_question import answer
+
+    question = _question(model, given)
+    show, end = reading("rounding")
+    told = None if show is None else lambda done, whole: show(question.model, done, whole)
+    try:
+        found = answer(question, told)
+    finally:
+        end()
+    say(round_text.as_text(found, given["form"]))
+    if given["html"] is not None:
+        from kvtally.frontends import report, round_report
+
+        words = ("kvtally", *click.get_current_context().find_root().obj)
+        report.write(round_report.page(found, [shlex.quote(word) for word in words]), Path(given["html"]))
+    return 0
+
+
+def _dial(model: str | None, given: dict[str, Any]) -> int:
+    """The same question of a decoder in plain Python."""
+    for name, value in {"MODEL": model, **given}.items():
+        if value and name not in ("dial", "form"):
+            flag = name if name == "MODEL" else "--" + name.replace("_", "-")
+            raise InputError(f"`{flag}` is given with `--dial`, where it means nothing")
+    import json
+
+    from kvtally.frontends.cli import say
+    from kvtally.frontends.dial import as_text
+    from kvtally.pure.dial import dial
+
+    require_one_of("--format", given["form"], ("table", "json"))
+    found = dial()
+    say(json.dumps(found.to_dict(), indent=1) if given["form"] == "json" else as_text(found))
+    return 0
+
+
+def _question(model: str | None, given: dict[str, Any]) -> RoundQuestion:
+    """What was asked for; whatever is wrong with it is said before a model is loaded."""
+    from kvtally.frontends.options import integer
+    from kvtally.frontends.round_question import DTYPES, RoundQuestion
+
+    if model is None:
+        raise InputError("MODEL is missing, expected one, or `--dial`", hint="kvtally round llama")
+    for a, b in (("text", "prompt"), ("kv_cache_dtype", "k_dtype"), ("kv_cache_dtype", "v_dtype")):
+        if given[a] is not None and given[b] is not None:
+            flags = " and ".join(f"`--{name.replace('_', '-')}`" for name in (a, b))
+            raise InputError(f"{flags} are both given, expected one of them")
+    if given["axis"] is not None:
+        require_one_of("--axis", given["axis"], AXES)
+    least = {"tokens": 2, "residual": 0, "chunk": 1}
+    whole: dict[str, Any] = {
+        name: integer(name, given[name], least=n) for name, n in least.items() if given[name] is not None
+    }
+    names = (given["kv_cache_dtype"] or ",".join(DTYPES)).split(",")
+    plain: dict[str, Any] = {
+        name: given[name] for name in ("k_dtype", "v_dtype", "state_dtype", "axis") if given[name] is not None
+    }
+    text, source = _text(given)
+    return RoundQuestion(
+        model=model,
+        text=text,
+        source=source,
+        dtypes=tuple(dict.fromkeys(name.strip() for name in names)),
+        group=_group(given["group"]),
+        full_size=given["full_size"],
+        **whole,
+        **plain,
+    )
+
+
+def _group(value: str | None) -> int | str | None:
+    """A number of elements, or `head`; whether it is known is for the scheme to say."""
+    return int(value) if value is not None and value.isdecimal() else value
+
+
+def _text(given: dict[str, Any]) -> tuple[str | None, str]:
+    """The text and where it is from."""
+    if given["text"] is None:
+        return given["prompt"], "the prompt"
+    path = Path(given["text"])
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        said = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise UnreadableError(f"cannot be read: {said}, expected a text", where=str(path)) from None
+    if not text.strip():
+        raise InputError("the text is empty, expected at least 2 tokens", where=str(path))
+    return text, path.name

@@ -1,0 +1,24 @@
+"""The token ids of a text, by the tokenizer beside a model's weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kvtally.core.errors import UnreadableError
+
+
+def text_ids(model: str, text: str) -> Any:
+    """Token ids (1, n) of `text`, special tokens as the tokenizer puts them: of a folder, a .gguf file or a hub id."""
+    from transformers import AutoTokenizer
+
+    path = Path(model)
+    place, more = (str(path.parent), {"gguf_file": path.name}) if model.endswith(".gguf") else (model, {})
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(place, **more)
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        said = " ".join(str(error).split())
+        raise UnreadableError(
+            f"no tokenizer can be loaded: {said[:300]}", where=model, hint="--tokens N takes random tokens instead"
+        ) from error
+    return tokenizer(text, return_tensors="pt").input_ids

@@ -1,0 +1,38 @@
+"""An Agreement's verdicts, and the Report that sums them up."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kvtally.core.agreement import THRESHOLD, Agreement, Report, Step
+
+
+def made(verdict: str, group: str = "steps", **more: Any) -> Agreement:
+    return Agreement(scenario=f"a {verdict} <one>", group=group, verdict=verdict, **more)
+
+
+def test_the_worst_verdict_is_the_reports() -> None:
+    both = Report(name="m", agreements=(made("same"), made("DEFECT", "edit", precision="float64", error=0.5)))
+    assert (both.verdict, both.good, both.by_group()) == ("DEFECT", False, {"steps": "same", "edit": "DEFECT"})
+    only_power = Report(name="m", agreements=(made("same", "power"), made("unsupported")))
+    assert (only_power.verdict, only_power.good) == ("unsupported", False)
+    assert Report(name="m", agreements=(made("TIE"), made("unsupported"))).good
+    assert json.loads(json.dumps(both.to_dict()))["groups"] == {"steps": "same", "edit": "DEFECT"}
+
+
+def test_the_first_position_is_the_first_above_the_threshold() -> None:
+    steps = tuple(
+        Step(position=k, max_abs=gap, token_left=1, token_right=2, margin=0.1)
+        for k, gap in enumerate([0.0, 2 * THRESHOLD, 20 * THRESHOLD, float("inf")])
+    )
+    a = made("DEFECT", scale=10.0, steps=steps, precision="float64", error=1.0)
+    assert a.first == steps[2]
+    assert "first at position 2" in a.text
+
+
+def test_the_notebook_page_is_escaped() -> None:
+    html = Report(name="<b>", agreements=(made("DEFECT", note="<script>"),))._repr_html_()
+    assert "<script>" not in html
+    assert "<one>" not in html
+    assert "&lt;script&gt;" in html
