@@ -55,7 +55,7 @@ docs: .venv/docs  ## real outputs, fields and screenshots into README and docs, 
 	$(BIN)/python tests/docs/python_api.py
 	$(BIN)/python tests/docs/json_fields.py
 	! ls .cache/*.xml >/dev/null 2>&1 || $(BIN)/python tests/docs/roads.py .cache/*.xml
-	$(BIN)/python tests/docs/screenshots.py
+	$(BIN)/python docs/screenshots.py
 	$(BIN)/zensical build --strict
 	$(BIN)/kvtally explore --no-open --out site/explore.html
 

@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "json.md"
-TRACE = ROOT / ".cache" / "trace.jsonl"
+TRACE = Path(".cache") / "trace.jsonl"  # below ROOT, where commands run
 ROWS = [(0, [1, 2, 3]), (1, [1, 2, 4]), (400, [1, 2, 3, 5]), (401, [6])]
 ASKED = {  # of each verb, questions whose answers show every field between them
     "count": ("count gpt2 --prompt 9 --new 3", "count gpt2 --edit-at 5 --prompt 9", "count --lengths 10,20",
@@ -51,8 +51,8 @@ def trace() -> None:
         {"timestamp": 1000 * at, "input_length": 512 * len(ids), "output_length": 9, "hash_ids": ids}
         for at, ids in ROWS
     ]
-    TRACE.parent.mkdir(exist_ok=True)
-    TRACE.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (ROOT / TRACE).parent.mkdir(exist_ok=True)
+    (ROOT / TRACE).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def answers(question: str) -> Any:

@@ -44,8 +44,10 @@ def signature(name: str, thing: object) -> str:
         called = str(inspect.signature(thing)).replace("'", "")  # type: ignore[arg-type]
     except ValueError:
         return name
-    called = re.sub(r"<[^>]*>", "…", called).removesuffix(" -> None" if isinstance(thing, type) else "")
-    return name + (called if len(called) < 90 else called.replace(", ", ",\n    ").replace("(", "(\n    ", 1))
+    called = re.sub(r"<(?:[^<>]|<[^<>]*>)*>", "…", called).removesuffix(" -> None" if isinstance(thing, type) else "")
+    if len(called) < 90:
+        return name + called
+    return name + re.sub(r", (?=\*,|\*{0,2}\w+(?:: | ?=))", ",\n    ", called).replace("(", "(\n    ", 1)
 
 
 def methods(thing: object) -> list[str]:

@@ -11,7 +11,7 @@ from playwright.sync_api import sync_playwright
 
 from kvtally.frontends.explore.write import html
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
+IMAGES = Path(__file__).parent / "images"
 STORIES = ("generate", "edit", "window")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 
