@@ -125,10 +125,10 @@ def ingestion(folder: Path) -> Row:
 
 
 def peak() -> Row:
-    """Memory of a process that answers about the whole trace."""
+    """Memory of a process that answers about the whole trace: its own, where `ru_maxrss` has that of this one, too."""
     code = (
-        "import resource, sys; from kvtally.frontends.cli import main; main(['replay', sys.argv[1]]); "
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
+        "import sys; from kvtally.frontends.cli import main; main(['replay', sys.argv[1]]); "
+        "print(next(s.split()[1] for s in open('/proc/self/status') if s.startswith('VmHWM')), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(TRACE)], check=True, capture_output=True, text=True)
     return "`kvtally replay`, the Claude Code trace", f"{int(done.stderr) / 2**20:.2f} GiB at most", "resident"

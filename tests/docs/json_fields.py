@@ -28,7 +28,7 @@ ASKED = {  # of each verb, questions whose answers show every field between them
               "facts mixtral-8x7b"),
     "models": ("models",),
     "check": ("check llama --scenarios steps,edit",),
-    "round": ("round llama --tokens 36 --kv-cache-dtype int8,int4",),
+    "round": ("round llama --tokens 36 --kv-cache-dtype int8,int4", "round llama --tokens 8 --kv-cache-dtype fp32"),
     "replay": (f"replay {TRACE}", f"replay {TRACE} --model gpt2 --by session --policy lru,belady --capacity 2",
                f"replay {TRACE} --replicas 2"),
     "zoo": ("zoo --only llama",),
