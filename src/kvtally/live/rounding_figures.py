@@ -19,6 +19,8 @@ class Exact:
     start: int
     logits: Any  # (rows, vocabulary)
     logs: Any
+    chances: Any
+    scale: float  # the largest logit
     best: Any
     following: Any  # the next token id of each row of the text that has one
 
@@ -26,7 +28,9 @@ class Exact:
 def exact(start: int, logits: Any, following: Any) -> Exact:
     """What every rounded side is compared with, of logits (rows, vocabulary) from position `start` on."""
     best = logits.topk(min(2, logits.shape[-1]))
-    return Exact(start=start, logits=logits, logs=logits.double().log_softmax(-1), best=best, following=following)
+    logs = logits.double().log_softmax(-1)
+    scale = float(logits.masked_fill(~logits.isfinite(), 0.0).abs().max())
+    return Exact(start=start, logits=logits, logs=logs, chances=logs.exp(), scale=scale, best=best, following=following)
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +49,7 @@ class Figures:
 
     def add(self, left: Exact, right: Any) -> None:
         """Takes in the rounded logits (rows, vocabulary) of one call."""
+        self.scale = max(self.scale, left.scale)
         for k in range(0, len(right), ROWS):
             self._rows(left, k, right[k : k + ROWS])
 
@@ -52,12 +57,12 @@ class Figures:
         end = k + len(right)
         a, logs = left.logits[k:end], left.logs[k:end]
         right_logs = right.double().log_softmax(-1)
-        gap = (a - right).abs().masked_fill(a == right, 0.0)
-        self.same &= bool((a == right).all())
-        self.scale = max(self.scale, float(a.masked_fill(~a.isfinite(), 0.0).abs().max()))
+        equal = a == right
+        gap = (a - right).abs().masked_fill(equal, 0.0)
+        self.same &= bool(equal.all())
         self.total_abs += float(gap.sum(dtype=torch.float64))
         self.logits += gap.numel()
-        terms = logs.exp() * (logs - right_logs)
+        terms = left.chances[k:end] * (logs - right_logs)
         self.kl += terms.masked_fill(logs == right_logs, 0.0).sum(-1).clamp(min=0).tolist()  # -inf twice, and -1e-17
         following = left.following[k:end]
         for name, table in (("nll_exact", logs), ("nll", right_logs)):

@@ -175,7 +175,8 @@ def stored_lower(adapter: Adapter, ids: Any, precision: str) -> str:
     if adapter.cells is None:
         return "what the cache holds cannot be read"
     static, (half, end) = adapter.static, (ids.shape[1] // 2, ids.shape[1])
-    for make in (adapter.fresh, (lambda: static(end)) if static else adapter.fresh):
+    makes: list[Callable[[], Any]] = [adapter.fresh, *([lambda: static(end)] if static else [])]
+    for make in makes:
         try:
             cache = make()
             for start, stop in ((0, half), (half, half + 1), (half + 1, end)):
