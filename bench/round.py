@@ -17,7 +17,7 @@ from kvtally.live.text_ids import text_ids
 HERE = Path(__file__).parent
 SMOLLM2 = Path(os.environ.get("KVTALLY_SMOLLM2", HERE.parent / ".cache" / "smollm2"))
 TEXT = HERE.parent / "tests" / "data" / "lighthouse.txt"
-TOKENS, RUNS = 256, 2  # tokens of the text
+TOKENS, RUNS = 256, 5  # tokens of the text
 WAYS = {
     "bf16": kept("bf16"),
     "fp8_e4m3": kept("fp8_e4m3"),
@@ -27,20 +27,22 @@ WAYS = {
 }
 
 
-def row(model: object, ids: torch.Tensor, name: str, ways: list[Kept]) -> tuple[str, str, str]:
-    """An exact pass and one for each of `ways`, by the pass, against a plain teacher-forced one in the same calls."""
+def row(
+    model: object, ids: torch.Tensor, name: str, ways: list[Kept], call: int = LONGEST_CALL
+) -> tuple[str, str, str]:
+    """An exact pass and one for each of `ways`, by the pass, against a plain teacher-forced one in calls of `call`."""
 
     def plain() -> None:
         with as_found(model):
             cache = transformers.DynamicCache(config=model.config)
-            for start in range(0, TOKENS, LONGEST_CALL):
-                model(ids[:, start : start + LONGEST_CALL], cache=cache)
+            for start in range(0, TOKENS, call):
+                model(ids[:, start : start + call], cache=cache)
 
     passes = len(ways) + 1
     mine, theirs, ratio = side_by_side(
         lambda: seconds(lambda: round_caches(model, ids, ways)) / passes, lambda: seconds(plain), runs=RUNS
     )
-    return f"{name}: a pass of {passes}", f"{mine:.2f} s", f"{ratio:.2f}x a plain pass ({theirs:.2f} s)"
+    return f"{name}: a pass of {passes}", f"{mine:.2f} s", f"{ratio:.2f}x a plain pass in calls of {call} ({theirs:.2f} s)"
 
 
 def main() -> None:
@@ -48,6 +50,8 @@ def main() -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
     ids = text_ids(str(file), TEXT.read_text(encoding="utf-8"))[:, :TOKENS]
     rows = [row(model, ids, name, [way]) for name, way in WAYS.items()]
+    grouped = WAYS["int4, K by channel"]  # is given its tokens a group at a time
+    rows.append(row(model, ids, "int4, K by channel", [grouped], grouped.blocks))
     rows.append(row(model, ids, "all of these", list(WAYS.values())))
     write("round", rows, f"torch {torch.__version__}, transformers {transformers.__version__}; SmolLM2-135M in float32")
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 import torch
 
 from kvtally.core.agreement import Step
 
-ROWS = 32  # rows of logits that are reduced at a time, in float64
+LOGITS = 2**19  # logits that are reduced at a time, in float64: 4 MiB, which a processor keeps close
 
 
 @dataclass(slots=True, eq=False)
 class Exact:
-    """The exact side of one call, made once for every rounded side: logits, log-probabilities, the best two tokens."""
+    """The exact side of one call, made once for every rounded side: logits, probabilities, the best two tokens."""
 
     start: int
     logits: Any  # (rows, vocabulary)
-    logs: Any
     chances: Any
+    norms: Any  # (rows,)
     scale: float  # the largest logit
     best: Any
     following: Any  # the next token id of each row of the text that has one
@@ -28,9 +29,32 @@ class Exact:
 def exact(start: int, logits: Any, following: Any) -> Exact:
     """What every rounded side is compared with, of logits (rows, vocabulary) from position `start` on."""
     best = logits.topk(min(2, logits.shape[-1]))
-    logs = logits.double().log_softmax(-1)
-    scale = float(logits.masked_fill(~logits.isfinite(), 0.0).abs().max())
-    return Exact(start=start, logits=logits, logs=logs, chances=logs.exp(), scale=scale, best=best, following=following)
+    chances = torch.empty_like(logits, dtype=torch.float64)
+    norms = chances.new_empty(len(logits))
+    for at in _blocks(logits):
+        norms[at] = _powers(chances[at], logits[at], best.values[at, 0])
+        chances[at].div_(chances[at].sum(-1, keepdim=True))
+    scale = max(-float(logits.min()), float(logits.max()))
+    if not isfinite(scale):
+        scale = float(logits.masked_fill(~logits.isfinite(), 0.0).abs().max())
+    return Exact(start=start, logits=logits, chances=chances, norms=norms, scale=scale, best=best, following=following)
+
+
+def _blocks(logits: Any) -> list[slice]:
+    """Rows that are reduced at a time."""
+    size = max(1, LOGITS // logits.shape[1])
+    return [slice(k, min(k + size, len(logits))) for k in range(0, len(logits), size)]
+
+
+def _powers(into: Any, logits: Any, top: Any) -> Any:
+    """Log of the sum of exp of each row whose largest logit is `top`, in float64; `into` takes exp(logit - top)."""
+    return into.copy_(logits).sub_(top[:, None]).exp_().sum(-1).log_() + top
+
+
+def _gaps(into: Any, a: Any, b: Any) -> Any:
+    """a - b in float64, 0 where both are the same infinity; made in `into`."""
+    into.copy_(a).sub_(b)
+    return into if isfinite(float(into.sum())) else into.masked_fill_(a == b, 0.0)
 
 
 @dataclass(slots=True, eq=False)
@@ -50,33 +74,36 @@ class Figures:
     def add(self, left: Exact, right: Any) -> None:
         """Takes in the rounded logits (rows, vocabulary) of one call."""
         self.scale = max(self.scale, left.scale)
-        for k in range(0, len(right), ROWS):
-            self._rows(left, k, right[k : k + ROWS])
+        blocks = _blocks(right)
+        room = left.chances.new_empty(2, blocks[0].stop, right.shape[1])  # made once: memory is dear when it is new
+        for at in blocks:
+            self._rows(left, at, right[at], *room[:, : at.stop - at.start])
 
-    def _rows(self, left: Exact, k: int, right: Any) -> None:
-        end = k + len(right)
-        a, logs = left.logits[k:end], left.logs[k:end]
-        right_logs = right.double().log_softmax(-1)
-        equal = a == right
-        gap = (a - right).abs().masked_fill(equal, 0.0)
-        self.same &= bool(equal.all())
-        self.total_abs += float(gap.sum(dtype=torch.float64))
-        self.logits += gap.numel()
-        terms = left.chances[k:end] * (logs - right_logs)
-        self.kl += terms.masked_fill(logs == right_logs, 0.0).sum(-1).clamp(min=0).tolist()  # -inf twice, and -1e-17
-        following = left.following[k:end]
-        for name, table in (("nll_exact", logs), ("nll", right_logs)):
-            own = table[: len(following)].gather(1, following[:, None])
-            setattr(self, name, getattr(self, name) - float(own.sum()))
+    def _rows(self, left: Exact, at: slice, right: Any, gap: Any, work: Any) -> None:
+        exactly, chances = left.logits[at], left.chances[at]
+        top = right.amax(-1)
+        norms = _powers(work, right, top)
+        gap = _gaps(gap, exactly, right)
+        terms = torch.mul(chances, gap, out=work).sum(-1)
+        if not isfinite(float(terms.sum())):
+            terms = work.masked_fill_(chances == 0, 0.0).sum(-1)
+        self.kl += (terms + norms - left.norms[at]).clamp(min=0).tolist()  # -1e-17
+        following = left.following[at]
+        for name, table, sums in (("nll_exact", exactly, left.norms[at]), ("nll", right, norms)):
+            own = table[: len(following)].gather(1, following[:, None])[:, 0]
+            setattr(self, name, getattr(self, name) + float((sums[: len(following)] - own).sum()))
         self.predicted += len(following)
-        best, tokens = left.best.values[k:end], left.best.indices[k:end, 0].tolist()
-        other = right.argmax(-1)
-        other = torch.where(right.gather(1, left.best.indices[k:end, :1])[:, 0] == right.amax(-1),
-                            left.best.indices[k:end, 0], other)  # fmt: skip
-        margins = (best[:, 0] - best[:, -1]).tolist()
-        found = zip(gap.amax(-1).tolist(), tokens, other.tolist(), margins, strict=True)
+        best, choice = left.best.values[at], left.best.indices[at, 0]
+        held = right.gather(1, choice[:, None])[:, 0] == top  # of a tie, the exact choice
+        other = choice if bool(held.all()) else torch.where(held, choice, right.argmax(-1))
+        sizes = gap.abs_()
+        self.total_abs += float(sizes.sum())
+        self.logits += sizes.numel()
+        largest = sizes.amax(-1).tolist()
+        self.same &= not any(largest)
+        found = zip(largest, choice.tolist(), other.tolist(), (best[:, 0] - best[:, -1]).tolist(), strict=True)
         self.steps += [
-            Step(position=left.start + k + n, max_abs=g, token_left=t, token_right=o, margin=m)
+            Step(position=left.start + at.start + n, max_abs=g, token_left=t, token_right=o, margin=m)
             for n, (g, t, o, m) in enumerate(found)
         ]
 

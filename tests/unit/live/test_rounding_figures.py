@@ -30,8 +30,8 @@ def test_figures_are_those_of_the_whole() -> None:
     assert figures.kl == pytest.approx(by_row.tolist(), rel=1e-9)
     assert figures.percentile(0.95) == sorted(figures.kl)[math.ceil(0.95 * ROWS) - 1]
     assert figures.percentile(0.999) == max(figures.kl)
-    assert figures.largest == float((left - right).abs().max())
-    assert figures.total_abs == pytest.approx(float((left - right).abs().double().sum()), rel=1e-12)
+    assert figures.largest == float((left.double() - right).abs().max())
+    assert figures.total_abs == pytest.approx(float((left.double() - right).abs().sum()), rel=1e-12)
     assert figures.perplexity(figures.nll) == pytest.approx(
         math.exp(float(cross_entropy(right[:-1].double(), text[1:]))), rel=1e-9
     )
