@@ -7,48 +7,37 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-BUCKET = 64  # slots that share one place of the Fenwick tree, which holds the buckets that are full
+FAN = 32  # places of a level that share one of the next
 STEP = 128  # ids compared at once
+ROWS = 1 << 17  # runs that are handed over together
+AHEAD = 64  # requests whose first look-up is made together
 LONG = 16  # a longer run that is taken whole is inherited, not written block by block
 SHORT = np.iinfo(np.int32).max  # accesses beyond which numbers take eight bytes
 
 
 @njit(cache=True, inline="always")
-def _add(tree: Any, bucket: int, n: int) -> None:
-    i = bucket + 1
-    while i < len(tree):
-        tree[i] += n
-        i += i & -i
+def _add(counts: Any, slot: int, n: int) -> None:
+    """`slot` owns `n` blocks more."""
+    for level in counts:
+        level[slot] += n
+        slot //= FAN
 
 
 @njit(cache=True, inline="always")
-def _grown(tree: Any, own: Any, used: int, n: int) -> int:
-    """One slot more is used, and owns `n` blocks; how many are used."""
-    own[used] = n
-    used += 1
-    if used % BUCKET == 0:
-        _add(tree, used // BUCKET - 1, own[used - BUCKET : used].sum())
-    return used
-
-
-@njit(cache=True, inline="always")
-def _shrunk(tree: Any, own: Any, slot: int, n: int, used: int) -> None:
-    """`slot` owns `n` blocks less."""
-    own[slot] -= n
-    if slot // BUCKET < used // BUCKET:
-        _add(tree, slot // BUCKET, -n)
-
-
-@njit(cache=True, inline="always")
-def _sum(tree: Any, own: Any, slot: int) -> int:
-    """Blocks owned by the slots up to `slot`: whole buckets from the tree, the rest one by one."""
-    i = slot // BUCKET
+def _sum(counts: Any, slot: int) -> int:
+    """Blocks owned by the slots up to `slot`: at each level the places that no place of the next stands for."""
+    one, two, three, four = counts
     total = 0
-    for n in own[i * BUCKET : slot + 1]:
-        total += n
-    while i > 0:
-        total += tree[i]
-        i -= i & -i
+    for i in range(slot // FAN * FAN, slot + 1):
+        total += one[i]
+    slot //= FAN
+    for i in range(slot // FAN * FAN, slot):
+        total += two[i]
+    slot //= FAN
+    for i in range(slot // FAN * FAN, slot):
+        total += three[i]
+    for i in range(slot // FAN):
+        total += four[i]
     return total
 
 
@@ -65,7 +54,7 @@ def _find(heir: Any, slot: int) -> int:
 
 
 @njit(cache=True)
-def _compact(tree: Any, own: Any, last: Any, slots: Any) -> int:
+def _compact(counts: Any, last: Any, slots: Any) -> int:
     """Slots still owning blocks, moved to the front in order; how many they are."""
     start, end, owner, heir = slots
     moved = np.full(len(start), -1, np.int32)
@@ -79,11 +68,10 @@ def _compact(tree: Any, own: Any, last: Any, slots: Any) -> int:
         if last[block] >= 0:
             last[block] = moved[_find(heir, last[block])]
     heir[:] = -1
-    tree[:] = 0
-    own[:] = 0
-    own[:live] = end[:live] - start[:live]
-    for bucket in range(live // BUCKET):
-        _add(tree, bucket, own[bucket * BUCKET : (bucket + 1) * BUCKET].sum())
+    for level in counts:
+        level[:] = 0
+    for slot in range(live):
+        _add(counts, slot, end[slot] - start[slot])
     return live
 
 
@@ -127,13 +115,19 @@ def _inherited(last: Any, slots: Any, slot: int, run: Any, mine: int) -> None:
 
 
 @njit(cache=True)
-def _with_room(rows: Any, count: int) -> Any:
-    """The same rows, with room for one more."""
-    if count < rows.shape[1]:
-        return rows
-    wider = np.empty((5, 2 * count), rows.dtype)
-    wider[:, :count] = rows
-    return wider
+def _look_ahead(requests: Any, stack: Any, r: int) -> int:
+    """Reads what the requests from `r` on begin with: memory answers many questions in the time of one."""
+    (offsets, ids), (last, slots, counts) = requests, stack
+    heir, own = slots[3], counts[0]
+    firsts = offsets[r : min(r + AHEAD, len(offsets) - 1)]
+    total = 0
+    for at in firsts:
+        total += last[ids[at]] if at < len(ids) else 0
+    for at in firsts:
+        slot = last[ids[at]] if at < len(ids) else -1
+        if slot >= 0:
+            total += heir[slot] + own[slot // FAN * FAN] + own[slot // FAN * FAN + FAN // 2]
+    return total
 
 
 def scan(offsets: Any, ids: Any, blocks: int, most: int) -> tuple[Any, int]:
@@ -141,44 +135,57 @@ def scan(offsets: Any, ids: Any, blocks: int, most: int) -> tuple[Any, int]:
     number = np.int32 if len(ids) < SHORT else np.int64
     slots = np.zeros((most, 4), number).T  # start, end, owner, heir: what belongs to a slot lies together
     slots[3] = -1
-    stack = slots, np.zeros(most // BUCKET + 2, np.int64), np.zeros(most, np.int32)
-    return _scan(offsets, ids, np.full(blocks, -1, np.int32), stack, np.empty((5, 1024), number))
+    counts = tuple(np.zeros(most // FAN**level + FAN, number) for level in range(4))
+    stack = np.full(blocks, -1, np.int32), slots, counts
+    rows = np.empty((ROWS + int(np.diff(offsets).max(initial=0)), 5), number)
+    state = np.zeros(4, np.int64)
+    columns, bad = [], -1
+    while bad < 0 and state[0] < len(offsets) - 1:
+        count, bad = _scan((offsets, ids), stack, state, rows)
+        columns.append(rows[:count].T.copy("C"))
+    return np.concatenate(columns, axis=1) if columns else rows[:0].T, bad
 
 
 @njit(cache=True)
-def _scan(offsets: Any, ids: Any, last: Any, stack: Any, rows: Any) -> tuple[Any, int]:
-    """`last` is, for each block, a slot whose heir asked for it last."""
-    slots, tree, own = stack
-    start, end, owner, heir = slots
-    count, seen, used = 0, 0, 0
-    for r in range(len(offsets) - 1):
+def _scan(requests: Any, stack: Any, state: Any, rows: Any) -> tuple[int, int]:
+    """Rows filled, of requests in turn until ROWS of them are, and a bad request or -1.
+
+    `stack`: for each block a slot whose heir asked for it last, the slots, and how many blocks they own. `state`: the
+    request to begin with, blocks asked for so far, slots used, and what was read ahead.
+    """
+    (offsets, ids), (last, (start, end, owner, heir), counts) = requests, stack
+    count, (r, seen, used, near) = 0, state
+    while r < len(offsets) - 1 and count < ROWS:
         first, stop = offsets[r], offsets[r + 1]
-        if first == stop:
-            continue
+        if r % AHEAD == 0:
+            near += _look_ahead(requests, stack, r)
         if used == len(start):
-            used = _compact(tree, own, last, slots)
+            used = _compact(counts, last, stack[1])
         at = first
         while at < stop and last[ids[at]] >= 0:
             slot = _find(heir, last[ids[at]])
             depth = at - first
             if slot == used or start[slot] != depth:
-                return rows[:, :count], r
+                return count, r
             length = min(stop - at, end[slot] - depth)
             if end[slot] > depth + 1:  # the one block a slot owns is the one that led to it
                 length = _shared(ids, at, offsets[owner[slot]] + depth, length)
             if length == 0:
-                return rows[:, :count], r
-            rows = _with_room(rows, count)
-            rows[0, count], rows[1, count], rows[3, count], rows[4, count] = r, depth, length, owner[slot]
-            rows[2, count] = seen - _sum(tree, own, slot) + depth + 1
+                return count, r
+            row = rows[count]
+            row[0], row[1], row[2] = r, depth, seen - _sum(counts, slot) + depth + 1
+            row[3], row[4] = length, owner[slot]
             count += 1
-            _inherited(last, slots, slot, ids[at : at + length], used)
-            _shrunk(tree, own, slot, length, used)
+            _inherited(last, stack[1], slot, ids[at : at + length], used)
+            _add(counts, slot, -length)
             seen -= length
             at += length
         if not _new(last, ids[at:stop], used):
-            return rows[:, :count], r
+            return count, r
         seen += stop - first
         start[used], end[used], owner[used] = 0, stop - first, r
-        used = _grown(tree, own, used, stop - first)
-    return rows[:, :count], -1
+        _add(counts, used, stop - first)
+        used += 1
+        r += 1
+    state[:] = r, seen, used, near
+    return count, -1
