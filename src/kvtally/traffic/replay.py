@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from array import array
+from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,7 @@ def replay(
 def reuse(table: Runs, *, order: str = "engine", ttl: float | None = None, min_prefix: int = 0) -> Reuse:
     """The hit curve of a run table that is already there; `order` is the one it was made in."""
     requests = table.requests
+    hits, tokens = table.curves(ttl=ttl, min_prefix=min_prefix)
     conventions = {
         "order": "request atomic, root newest afterwards" if order == "engine" else "block by block, root first",
         "ttl": "none" if ttl is None else f"{ttl:g} s since last asked for",
@@ -48,13 +50,7 @@ def reuse(table: Runs, *, order: str = "engine", ttl: float | None = None, min_p
         distinct=table.distinct,
         block_size=requests.block_size,
         input_tokens=int(requests.input_tokens.sum()),
-        hits=_stored(table.curve(ttl=ttl, min_prefix=min_prefix)),
-        tokens=_stored(table.token_curve(ttl=ttl, min_prefix=min_prefix)),
+        hits=cast("Sequence[int]", hits),
+        tokens=cast("Sequence[int]", tokens),
         conventions=tuple(conventions.items()),
     )
-
-
-def _stored(curve: Ints) -> array[int]:
-    values = array("q")
-    values.frombytes(curve.astype(np.int64).tobytes())
-    return values

@@ -87,14 +87,19 @@ class Runs:
 
     def token_curve(self, *, ttl: float | None = None, min_prefix: int = 0) -> Ints:
         """Tokens not computed over all requests in a cache of 0, 1, 2 … blocks, the last token of a prompt left out."""
+        return self.curves(ttl=ttl, min_prefix=min_prefix)[1]
+
+    def curves(self, *, ttl: float | None = None, min_prefix: int = 0) -> tuple[Ints, Ints]:
+        """`curve` and `token_curve`, in little more than the time of one."""
         kept = _from_prefix(self.within(ttl), min_prefix)
-        size, total = self.requests.block_size, _curve(kept)
+        size, hits = self.requests.block_size, _curve(kept)
         ends = (kept.depth + kept.length).astype(np.int64)
         over = ends * size - np.maximum(self.requests.input_tokens[kept.request] - 1, 0)
-        less = np.zeros(len(total), np.int64)
+        less = np.zeros(len(hits), np.int64)
         past = over > 0  # the block that reaches the end of its prompt, at the end of a request's last run
         np.add.at(less, (kept.distance + kept.length - 1)[past], over[past])
-        return total * size - np.cumsum(less)
+        np.cumsum(less, out=less)  # in place, here and in `_curve`: a curve is as long as there are blocks
+        return hits, np.subtract(hits * size, less, out=less)
 
 
 def runs(requests: Requests, *, order: str = "engine", domains: Ints | None = None) -> Runs:
@@ -143,7 +148,9 @@ def _curve(kept: Runs) -> Ints:
     steps = np.zeros(int(ends.max(initial=1)) + 1, np.int64)
     np.add.at(steps, kept.distance, 1)
     np.add.at(steps, ends, -1)
-    return np.cumsum(np.cumsum(steps))[:-1]
+    for _ in range(2):
+        np.cumsum(steps, out=steps)
+    return steps[:-1]
 
 
 def _from_prefix(kept: Runs, least: int) -> Runs:
