@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / ".cache" / "mutants"
 COPIED = ("src", "tests", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md", "LICENSE")
+CHILDREN = os.environ.get("KVTALLY_MUTANTS", "2")  # run at a time
 FIRST = "kvtally.core.span.x_triangle__mutmut_1"  # asked for to have all of them made and the tests timed
 
 
@@ -54,10 +55,10 @@ def statuses() -> dict[str, str]:
 
 def main(size: int, seed: int) -> None:
     copy()
-    mutmut("run", "--max-children", "2", FIRST)
+    mutmut("run", "--max-children", CHILDREN, FIRST)
     names = sorted(statuses())
     sample = random.Random(seed).sample(names, min(size, len(names)))
-    mutmut("run", "--max-children", "2", *sample)
+    mutmut("run", "--max-children", CHILDREN, *sample)
     became = {name: status for name, status in statuses().items() if name in set(sample)}
     for name in sorted(name for name, status in became.items() if status in ("survived", "no tests")):
         sys.stdout.write(f"\n{became[name]}: {mutmut('show', name)}")

@@ -29,7 +29,6 @@ def tiny(name: str, dtype: Any = torch.float32) -> Any:
 
 @cache
 def report(name: str) -> Report:
-    torch.set_num_threads(1)
     return check(tiny(name))
 
 

@@ -16,8 +16,6 @@ from kvtally.live.check import check
 from kvtally.live.scenarios import Bench
 from kvtally.live.zoo import scaled
 
-torch.set_num_threads(1)
-
 
 def net() -> Net:
     torch.manual_seed(0)

@@ -46,14 +46,6 @@ ROWS = frozenset({"select rows", "select one row", "repeat rows"})  # of keys an
 REAL = {**dict.fromkeys(WINDOWED, STATIC_CROP), "mamba2": RECORDED | {CARRIED}, "falcon_h1": RECORDED | ROWS}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def table(request: Any) -> Iterator[list[str]]:
     """Lines that are printed when all faults have been tried."""

@@ -11,14 +11,12 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-import torch
 
 from check.numpy_decoder import NumpyDecoder
 from check.own_models import in_numpy
 from kvtally.live.check import check as run_check  # imported here, torch stays between the inner runs
 
 pytest_plugins = ["pytester"]
-torch.set_num_threads(1)
 
 ASKED = """
 from check.numpy_decoder import NumpyDecoder

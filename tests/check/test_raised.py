@@ -23,7 +23,6 @@ from kvtally.live.raised import Crashed, guarded, out_of_memory
 from kvtally.live.zoo import scaled
 from kvtally.live.zoo_shrink import shrunk
 
-torch.set_num_threads(1)
 STEPS = ("prefill, then steps", "one token at a time")
 
 

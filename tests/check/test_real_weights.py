@@ -16,7 +16,6 @@ from kvtally.live.adapter import Adapter, of_transformers
 from kvtally.live.check import check
 from kvtally.live.twin import check_with_twin
 
-torch.set_num_threads(1)
 CHEAP, TOKENS = ["prefill, then steps", "chunks of 3"], 8
 
 

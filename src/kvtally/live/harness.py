@@ -17,6 +17,7 @@ from kvtally.live.own_caches import own_cache
 
 SEED = 20240607  # of the token ids, the encoder outputs and the random weights: the same in every run
 
+TINY = 2**22  # parameters
 CACHE_KEYWORDS = ("cache", "past_key_values", "state")  # transformers from 5.24 on, before, and RWKV
 IMAGES = "cross_attention_states"  # given with the first pass only, and kept beside the text's K and V
 ENCODER_KEYWORDS = ("encoder_hidden_states", "encoder_outputs", IMAGES)
@@ -115,13 +116,20 @@ def _once(calls: Convention, cache: Any, ids: Any, p: Pass) -> Callable[[], Any]
 
 @contextmanager
 def as_found(model: Any) -> Iterator[None]:
-    """Evaluation mode without gradients inside; training flags, gradients and random state as before after it."""
+    """Evaluation mode without gradients inside; training flags, gradients and random state as before after it.
+
+    A tiny model runs on one thread: several only wait for each other, the longer the busier the machine is.
+    """
     training = {module: module.training for module in model.modules()}
+    threads = torch.get_num_threads()
     with torch.random.fork_rng(), torch.no_grad():
         try:
             model.eval()
+            if sum(p.numel() for p in model.parameters()) < TINY:
+                torch.set_num_threads(1)
             yield
         finally:
+            torch.set_num_threads(threads)
             for module, flag in training.items():
                 module.training = flag
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 import torch
@@ -70,25 +71,30 @@ def add(found: Measured, pair: Pair) -> None:
     left, right = pair.left.detach(), pair.right.detach()
     if left.shape != right.shape:
         raise InputError(f"logits of shape {tuple(right.shape)} with the cache, expected {tuple(left.shape)}")
-    same = left == right
-    found.equal &= bool(same.all())
-    gap = (left.double() - right.double()).abs().masked_fill(same, 0.0).nan_to_num(nan=torch.inf)
-    finite = left[left.isfinite()]
-    found.scale = max(found.scale, float(finite.abs().max()) if finite.numel() else 0.0)
-    by_row = gap.amax(-1)  # (batch, n)
-    worst = by_row.max(0)
-    for k, (value, row) in enumerate(zip(worst.values.tolist(), worst.indices.tolist(), strict=True)):
-        best = left[row, k].topk(min(2, left.shape[-1])).values.tolist()
-        found.steps.append(
-            Step(
-                position=pair.position + k,
-                max_abs=value,
-                token_left=int(left[row, k].argmax()),
-                token_right=int(right[row, k].argmax()),
-                margin=best[0] - best[-1],
-            )
-        )
-        found.largest = max(found.largest, value)
+    gap = (left.double() - right).abs_()
+    found.scale = max(found.scale, largest_logit(left))
+    if not isfinite(float(gap.sum())):
+        gap = gap.masked_fill_(left == right, 0.0).nan_to_num_(nan=torch.inf)
+    worst = gap.amax(-1).max(0)  # of the rows of a batch (batch, n)
+    at = worst.indices, torch.arange(left.shape[1], device=left.device)
+    mine, other = left[at], right[at]
+    best = mine.topk(min(2, left.shape[-1])).values
+    told = worst.values, mine.argmax(-1), other.argmax(-1), best[:, 0] - best[:, -1]
+    found.steps += [
+        Step(position=pair.position + k, max_abs=value, token_left=one, token_right=two, margin=margin)
+        for k, (value, one, two, margin) in enumerate(zip(*(t.tolist() for t in told), strict=True))
+    ]
+    largest = float(worst.values.max())
+    found.equal &= largest == 0
+    found.largest = max(found.largest, largest)
+
+
+def largest_logit(logits: Any) -> float:
+    """The largest |logit| that is finite."""
+    low, high = logits.aminmax()
+    if isfinite(found := max(-float(low), float(high))):
+        return found
+    return float(logits.masked_fill(~logits.isfinite(), 0.0).abs().max())
 
 
 def not_finite(bench: Bench) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kvtally.core.agreement import Step
+from kvtally.live.measure import largest_logit
 
 LOGITS = 2**19  # logits that are reduced at a time, in float64: 4 MiB, which a processor keeps close
 
@@ -34,10 +35,15 @@ def exact(start: int, logits: Any, following: Any) -> Exact:
     for at in _blocks(logits):
         norms[at] = _powers(chances[at], logits[at], best.values[at, 0])
         chances[at].div_(chances[at].sum(-1, keepdim=True))
-    scale = max(-float(logits.min()), float(logits.max()))
-    if not isfinite(scale):
-        scale = float(logits.masked_fill(~logits.isfinite(), 0.0).abs().max())
-    return Exact(start=start, logits=logits, chances=chances, norms=norms, scale=scale, best=best, following=following)
+    return Exact(
+        start=start,
+        logits=logits,
+        chances=chances,
+        norms=norms,
+        scale=largest_logit(logits),
+        best=best,
+        following=following,
+    )
 
 
 def _blocks(logits: Any) -> list[slice]:

@@ -31,7 +31,7 @@ def _prefix(bench: Bench) -> Iterator[Pair]:
 
 
 def _rows(bench: Bench) -> Iterator[Pair]:
-    rows = bench.rows(3)
+    rows = bench.rows(2)
     yield Pair(position=0, left=torch.cat([bench.full(row[None]) for row in rows]), right=bench.again(rows))
 
 

@@ -12,7 +12,7 @@ from kvtally.live.scenarios import Bench, Pair, Scenario, cut, follow, untold
 
 RAGGED = (5, 1, 1, 2, 7, 1, 4, 3)  # two early: shorter than most convolutions, longer than a step
 SLACK = 5
-FEW = 8
+FEW = 6
 
 Sizes = Callable[[int], list[int]]  # how many tokens each call gets, for so many in all
 
@@ -106,7 +106,7 @@ SCENARIOS = (
     _growing("chunks of 3", _threes),
     _growing("ragged chunks", _ragged),
     _growing("conversation, full-length masks", _turns, masks),
-    _growing("explicit position ids", _turns, positions),
+    _growing("explicit position ids", _prefill, positions),
     _growing("mask and position ids", _ragged, _told),
     _static("exact length, one token at a time", _ones, 0),
     _static("exact length, prefill, then steps", _prefill, 0),
