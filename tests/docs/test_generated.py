@@ -44,7 +44,9 @@ def test_json_has_no_field_that_the_page_does_not_list(verb: str, capsys: pytest
     known = json_fields.known(verb)
     for question in OTHER[verb]:
         assert main([*question.split(), "--format", "json"]) in (0, 1), question
-        for path, value in json_fields.fields(json.loads(capsys.readouterr().out)):
+        record = json.loads(capsys.readouterr().out)
+        assert next(iter(record.items())) == ("verb", verb)
+        for path, value in json_fields.fields(record):
             kind = json_fields.kind(value)
             fits = known.get(path, set()) & {kind, "number" if kind == "integer" else kind}
             assert fits, f"{question}: `{path}` is {kind}; run: python tests/docs/json_fields.py"

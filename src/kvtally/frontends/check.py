@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvtally.core.errors import InputError, require_one_of
+from kvtally.frontends.as_json import as_json
 
 if TYPE_CHECKING:
     from kvtally.core.agreement import Agreement, Report
@@ -114,7 +114,7 @@ def asked(name: str, given: dict[str, Any]) -> Report:
 def as_text(report: Report, form: str) -> str:
     """The report as a table, JSON or Markdown."""
     if form == "json":
-        return json.dumps(report.to_dict(), indent=1)
+        return as_json("check", report.to_dict())
     if form == "md":
         rows = [("group", "scenario", "verdict", "error", "precision", "where, note")]
         rows += [("---",) * 6, *(_cells(a) for a in report.agreements)]

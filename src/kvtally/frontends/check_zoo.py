@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kvtally.core.agreement import DEFECTS, GROUPS, VERDICTS
 from kvtally.core.errors import require_int, require_one_of
+from kvtally.frontends.as_json import as_json
 from kvtally.frontends.zoo import (
     ENGINES,
     FORMATS,
@@ -128,7 +129,7 @@ def as_text(rows: Sequence[CheckRow], form: str, version: str, told: Sequence[Ch
     """The rows, and what changed, as a table for a terminal, JSON, or a page of Markdown."""
     if form == "json":
         record = {"transformers": version, "rows": [row.to_dict() for row in rows]}
-        return json.dumps(record | ({} if told is None else {"changes": [*map(asdict, told)]}), indent=1)
+        return as_json("check", record | ({} if told is None else {"changes": [*map(asdict, told)]}))
     if form == "md":
         return _markdown(rows, version, told)
     lines = [("architecture", *GROUPS), *((row.name, *(row.groups.get(g, "") for g in GROUPS)) for row in rows)]

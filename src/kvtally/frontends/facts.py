@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 from kvtally.core.decoder import Decoder, Layer
 from kvtally.core.errors import require_int, require_one_of
 from kvtally.core.passes import LONGEST
+from kvtally.frontends.as_json import as_json
 from kvtally.frontends.render import BOLD, paint
 from kvtally.pure.config_fields import Fact, shown
 from kvtally.pure.described import describe
@@ -49,7 +49,6 @@ class ModelFacts:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "verb": "facts",
             "model": self.decoder.name,
             "facts": [{n: getattr(fact, n) for n in ("name", "value", "source", "note")} for fact in self.facts],
             "layers": [kind.to_dict() for kind in self.kinds],
@@ -70,7 +69,7 @@ def facts_of(model: str, source: str | None, form: str) -> ModelFacts:
 def as_text(found: ModelFacts, form: str, *, on: bool) -> str:
     """The answer in the form that was asked for; `on` colours the table."""
     if form == "json":
-        return json.dumps(found.to_dict(), indent=2, ensure_ascii=False)
+        return as_json("facts", found.to_dict())
     value = shown if form == "md" else _cut
     read = [(fact.name, value(fact.value), fact.source) for fact in found.facts if not fact.note]
     aside = [(fact.name, value(fact.value), fact.note) for fact in found.facts if fact.note]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 from kvtally.core.decoder import Decoder, Layer
 from kvtally.core.errors import require_one_of
 from kvtally.core.passes import LONGEST
 from kvtally.core.tally import Term
+from kvtally.frontends.as_json import as_json
 from kvtally.frontends.render import BOLD, DIM, paint
 from kvtally.pure import catalogue
 from kvtally.pure.config import WITH_ENCODER
@@ -33,7 +33,7 @@ def as_text(form: str, *, on: bool) -> str:
     """The catalogue in the form that was asked for; `on` colours the table."""
     require_one_of("--format", form, FORMS)
     if form == "json":
-        return json.dumps({"verb": "models", "models": listed()}, indent=2, ensure_ascii=False)
+        return as_json("models", {"models": listed()})
     head = ("name", "layers", "source")
     rows = [(row["name"], row["layers"], row["source"].removeprefix(HUB).removesuffix(FILE)) for row in listed()]
     if form == "md":

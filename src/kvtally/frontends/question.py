@@ -72,7 +72,6 @@ class Question:
             "uncached": self.loop if self.kind == "cache" else None,
         }
         return {
-            "verb": "count",
             "kind": self.kind,
             "model": self.decoder.name,
             "layers": len(self.decoder.layers),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import shutil
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 from kvtally.core.decoder import Decoder, lesson
 from kvtally.core.tally import Comparison
+from kvtally.frontends.as_json import as_json
 from kvtally.frontends.evidence import SMALL, Evidence, describe
 from kvtally.frontends.question import ELEMENT_BYTES, Answer, Question, Side
 from kvtally.frontends.table import TITLES, Row, sections
@@ -238,7 +238,7 @@ def document(answers: Sequence[Answer], evidence: Evidence | None, *, many: bool
     """JSON: the record of the answer, or `{"lengths": [records]}` where there are several."""
     records = [answer.to_dict() for answer in answers]
     record: dict[str, Any] = {"lengths": records} if many else records[0]
-    return json.dumps(record | ({"against": evidence.to_dict()} if evidence else {}), indent=1, ensure_ascii=False)
+    return as_json("count", record | ({"against": evidence.to_dict()} if evidence else {}))
 
 
 LENGTHS = ("new", "states without", "with", "multiplications without", "with", "ratio", "cache")

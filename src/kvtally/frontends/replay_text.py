@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import wrap
 
+from kvtally.frontends.as_json import as_json
 from kvtally.frontends.render import BOLD, DIM, NARROW, number, paint, size
 from kvtally.frontends.replay_question import ReplayAnswer
 from kvtally.traffic.why import Why
@@ -148,7 +148,7 @@ def _depths(w: Why) -> list[Row]:
 def as_text(answer: ReplayAnswer, form: str, *, on: bool) -> str:
     """The answer in one of the formats: table, json, csv, md."""
     if form == "json":
-        return json.dumps(answer.to_dict(), indent=2)
+        return as_json("replay", answer.to_dict())
     if form == "csv":
         return _csv(answer)
     if form == "md":

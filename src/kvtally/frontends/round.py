@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvtally.core.errors import InputError, UnreadableError, require_one_of
+from kvtally.frontends.as_json import as_json
 
 if TYPE_CHECKING:
     from kvtally.frontends.round_question import RoundQuestion
@@ -73,7 +74,6 @@ def _dial(model: str | None, given: dict[str, Any]) -> int:
         if value and name not in ("dial", "form"):
             flag = name if name == "MODEL" else "--" + name.replace("_", "-")
             raise InputError(f"`{flag}` is given with `--dial`, where it means nothing")
-    import json
 
     from kvtally.frontends.cli import say
     from kvtally.frontends.dial import as_text
@@ -81,7 +81,7 @@ def _dial(model: str | None, given: dict[str, Any]) -> int:
 
     require_one_of("--format", given["form"], ("table", "json"))
     found = dial()
-    say(json.dumps(found.to_dict(), indent=1) if given["form"] == "json" else as_text(found))
+    say(as_json("round", found.to_dict()) if given["form"] == "json" else as_text(found))
     return 0
 
 

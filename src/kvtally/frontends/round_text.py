@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
 from kvtally.core.rounded import Rounded
+from kvtally.frontends.as_json import as_json
 from kvtally.frontends.round_question import BOTH, RoundAnswer, Row
 
 TITLE = "What does a cache of lower precision change?"
@@ -29,7 +29,7 @@ NOTES = (
 def as_text(answer: RoundAnswer, form: str) -> str:
     """The answer in one of the formats."""
     if form == "json":
-        return json.dumps(answer.to_dict(), indent=1, ensure_ascii=False)
+        return as_json("round", answer.to_dict())
     if form == "csv":
         return comma_separated(answer)
     tables = [(OUTPUT, output(answer.rows)), (KEPT, kept(answer.rows))]

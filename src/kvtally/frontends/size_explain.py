@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from kvtally.core.decoder import Decoder
 from kvtally.core.errors import KvtallyError, require_one_of
+from kvtally.frontends.as_json import as_json
 from kvtally.frontends.options import integer
 from kvtally.frontends.render import GREEN, RED, paint
 from kvtally.frontends.size_options import question
@@ -37,7 +37,7 @@ def explanations(decoder: Decoder, given: Mapping[str, Any], weights: int | None
 def as_text(found: tuple[Explanation, ...], form: str, *, on: bool) -> str:
     """The explanations as text or JSON; what differs is red, what agrees green, if `on`."""
     if form == "json":
-        return json.dumps([one.to_dict() for one in found], indent=1, ensure_ascii=False)
+        return as_json("size", {"explained": [one.to_dict() for one in found]})
     return "\n\n".join(_coloured(one, on=on) for one in found)
 
 

@@ -89,7 +89,6 @@ class SizeQuestion:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "verb": "size",
             "model": self.decoder.name,
             "layers": len(self.decoder.layers),
             "tokens": self.tokens,

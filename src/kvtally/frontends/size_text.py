@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from fractions import Fraction
 from textwrap import wrap
 from typing import Any
 
 from kvtally.core.passes import LONGEST
+from kvtally.frontends.as_json import as_json
 from kvtally.frontends.evidence import describe
 from kvtally.frontends.render import BOLD, DIM, GREEN, NARROW, RED, YELLOW, coloured, number, paint, ratio, size
 from kvtally.frontends.size_question import HELD, Room, SizeAnswer, SizeQuestion
@@ -26,7 +26,7 @@ SIZED = 9  # columns of 999.9 MiB
 def as_text(answer: SizeAnswer, *, form: str, more: dict[str, Any] | None = None) -> str:
     """The answer in one of the formats; `more` are records that JSON holds beside it."""
     if form == "json":
-        return json.dumps(answer.to_dict() | (more or {}), indent=1, ensure_ascii=False)
+        return as_json("size", answer.to_dict() | (more or {}))
     if form == "csv":
         return comma_separated(answer)
     return markdown(answer) if form == "md" else text(answer, on=coloured())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvtally.core.errors import InputError, UnreadableError, require_int, require_one_of
+from kvtally.frontends.as_json import as_json
 
 if TYPE_CHECKING:
     from kvtally.live.zoo_row import Row
@@ -132,7 +133,7 @@ def deliver(text: str, out: str | None) -> None:
 
 def _text(rows: Sequence[Row], form: str, version: str) -> str:
     if form == "json":
-        return json.dumps({"transformers": version, "rows": [row.to_dict() for row in rows]}, indent=1)
+        return as_json("zoo", {"transformers": version, "rows": [row.to_dict() for row in rows]})
     return _markdown(rows, version) if form == "md" else _table(rows)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from kvtally.core.errors import InputError, KvtallyError, require_int, require_one_of
+from kvtally.frontends.as_json import as_json
 from kvtally.frontends.lab import grader, place, show
 from kvtally.frontends.lab.grader import Report
 from kvtally.frontends.lab.hints import HINTS
@@ -83,7 +84,7 @@ def check(
         )  # fmt: skip
         _remember(file, report)
         coloured = sys.stdout.isatty() and not _no_colour()
-        printers = {"json": show.as_json, "junit": show.junit}
+        printers = {"json": _as_json, "junit": show.junit}
         click.echo(printers[form](report) if form in printers else show.table(report, coloured=coloured))
         return 0 if report.stopped is None else 1
 
@@ -144,7 +145,7 @@ def report(file: Path, form: str, **seeds: str | None) -> int:
     require_one_of("--format", form, ("md", "json"))
     found = grader.check(place.learner_text(file), file=str(file), seed=_seed(**seeds), strict=True)
     _remember(file, found)
-    click.echo(show.as_json(found) if form == "json" else show.record(found))
+    click.echo(_as_json(found) if form == "json" else show.record(found))
     return 0 if found.stopped is None else 1
 
 
@@ -222,3 +223,7 @@ def _saved(file: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return status.st_mtime_ns, status.st_size
+
+
+def _as_json(report: Report) -> str:
+    return as_json("lab", report.to_dict())

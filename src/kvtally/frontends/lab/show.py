@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Sequence
 from xml.sax.saxutils import quoteattr
@@ -115,11 +114,6 @@ def _done(report: Report) -> list[str]:
 def wrapped(text: str, first: str = "", rest: str = "  ") -> list[str]:
     """The text in lines that fit 80 columns."""
     return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
-
-
-def as_json(report: Report) -> str:
-    """The report as JSON, every field of the record."""
-    return json.dumps(report.to_dict(), indent=1)
 
 
 def junit(report: Report) -> str:
