@@ -158,6 +158,24 @@ def cross_thought_filled(reset: Any) -> Any:
     return call
 
 
+def cross_in_order(_reorder: Any) -> Any:
+    """A reorder of what the decoder said, and not of what it reads."""
+
+    def call(self: Any, rows: Any) -> None:
+        self.self_attention_cache.reorder_cache(rows)
+
+    return call
+
+
+def cross_of_the_text_before(_reset: Any) -> Any:
+    """A reset empties the decoder's part, and goes on reading the text before."""
+
+    def call(self: Any) -> None:
+        self.self_attention_cache.reset()
+
+    return call
+
+
 def fault(name: str, kind: str, owner: Any, method: str, make: Any, *groups: str, model: str, **more: Any) -> Fault:
     return Fault(name=name, kind=kind, model=model, groups=groups, patches=((owner, method, make),), **more)
 
@@ -190,4 +208,8 @@ FAULTS: tuple[Fault, ...] = (
           where=("the cross key of layer 0",)),
     fault("reset says that the encoder's part is there", "reuse", EncoderDecoderCache, "reset", cross_thought_filled,
           "reuse", model="bart"),
+    fault("reorder leaves the encoder's part", "batch", EncoderDecoderCache, "reorder_cache", cross_in_order, "batch",
+          model="bart", where=("the cross key of layer 0",)),
+    fault("reset leaves the encoder's part", "reuse", EncoderDecoderCache, "reset", cross_of_the_text_before, "reuse",
+          model="bart", where=("the cross key of layer 0",)),
 )  # fmt: skip

@@ -76,10 +76,11 @@ class Adapter:
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A transformers cache and how many tokens it was given: not every cache can say that."""
+    """A transformers cache, how many tokens it was given, and the first of each row: not every cache can say that."""
 
     cache: Any
     past: int = 0
+    begins: tuple[int, ...] = ()
 
 
 def of_transformers(model: Any) -> Adapter:
@@ -88,25 +89,27 @@ def of_transformers(model: Any) -> Adapter:
     decoder = config.get_text_config(decoder=True)
     encoded = config.is_encoder_decoder or config.model_type in (*WITH_ENCODER, *ENCODED)
     calls = convention(model, source=SOURCE if encoded else None)
-    two = bool(calls.encoded(1).keys() - {IMAGES})
+    two = bool(calls.encoded([0]).keys() - {IMAGES})
     run = _runner(model, calls, decoder)
 
     def extend(held: Held, ids: Any, **given: Any) -> Any:
         if ids.shape[0] > 1 and config.model_type in ONE_ROW:
             raise Unsupported(f"the cache of {type(model).__name__} is made here for one sequence")
-        logits = run(held.cache, ids, held.past, given)
+        if not held.past:
+            held.begins = _begins(ids)
+        logits = run(held, ids, given)
         held.past += ids.shape[1]
         return logits
 
     return Adapter(
-        full=lambda ids, **given: run(None, ids, 0, given),
+        full=lambda ids, **given: run(Held(None, begins=_begins(ids)), ids, given),
         extend=extend,
         fresh=lambda: Held(_cache(calls)),
         vocab_size=decoder.vocab_size,
         crop=_crop,
-        reorder=_done("reorder_cache"),
-        batch=_done("batch_select_indices"),
-        repeat=_done("batch_repeat_interleave"),
+        reorder=_done("reorder_cache", lambda begins, rows: tuple(begins[r] for r in rows.tolist())),
+        batch=_done("batch_select_indices", lambda begins, rows: tuple(begins[r] for r in rows.tolist())),
+        repeat=_done("batch_repeat_interleave", lambda begins, n: tuple(b for b in begins for _ in range(n))),
         reset=_reset,
         static=lambda length: Held(_static(model, length, two=two, calls=calls)),
         recording=lambda: _recording(_cache(calls)),
@@ -123,17 +126,23 @@ def of_transformers(model: Any) -> Adapter:
     )
 
 
-def _runner(model: Any, calls: Convention, decoder: Any) -> Callable[[Any, Any, int, Mapping[str, Any]], Any]:
-    """A function that runs one call: cache or None, ids, how many tokens are held, mask and positions."""
+def _begins(ids: Any) -> tuple[int, ...]:
+    """The first token of each row: by it an encoder's output is chosen, so that rows and prompts have their own."""
+    return tuple(ids[:, 0].tolist())
+
+
+def _runner(model: Any, calls: Convention, decoder: Any) -> Callable[[Held, Any, Mapping[str, Any]], Any]:
+    """A function that runs one call: a cache or none, ids, mask and positions."""
     codebooks = decoder.num_codebooks if decoder.model_type in CODEBOOKS else 1
     names = _keywords(model)
 
-    def run(cache: Any, ids: Any, past: int, given: Mapping[str, Any]) -> Any:
+    def run(held: Held, ids: Any, given: Mapping[str, Any]) -> Any:
         if decoder.model_type in WHOLE_TEXT:
             raise Unsupported(f"{type(model).__name__} is given its whole text in every call")
         more = {names[name]: value for name, value in given.items() if value is not None}
         fed = ids.repeat_interleave(codebooks, 0) if codebooks > 1 else ids
-        logits = calls.call(cache, fed, Pass(new=ids.shape[1], past=past, logits=ids.shape[1]), **more)
+        asked = Pass(new=ids.shape[1], past=held.past, logits=ids.shape[1])
+        logits = calls.call(held.cache, fed, asked, begins=held.begins, **more)
         return logits if codebooks == 1 else logits.unflatten(0, (-1, codebooks)).transpose(1, 2).flatten(2)
 
     return run
@@ -143,7 +152,7 @@ def _generator(model: Any, calls: Convention) -> Callable[..., Any]:
     """The generate of a model, token ids and their mask as the decoder's, and the encoder's outputs as they are."""
 
     def run(ids: Any, *, attention_mask: Any = None, **options: Any) -> Any:
-        read = calls.encoded(ids.shape[0])
+        read = calls.encoded(_begins(ids))
         if not model.config.is_encoder_decoder:
             if read:
                 raise Unsupported(f"generate of {type(model).__name__} alone makes no cache for an encoder's outputs")
@@ -202,11 +211,12 @@ def _recording(cache: Any) -> Held:
     return Held(cache)
 
 
-def _done(operation: str) -> Callable[[Held, Any], None]:
-    """An operation of the cache's own, by name."""
+def _done(operation: str, moved: Callable[[tuple[int, ...], Any], tuple[int, ...]]) -> Callable[[Held, Any], None]:
+    """An operation of the cache's own on its rows, by name, and what it does to them."""
 
     def run(held: Held, value: Any) -> None:
         _operation(held.cache, operation)(value)
+        held.begins = moved(held.begins, value)
 
     return run
 

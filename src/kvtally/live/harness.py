@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,16 +35,17 @@ class Convention:
     observe, each with `update(keys, values, layer) -> (keys, values)`, the second of two the one for
     cross attention. `keeps_logits` says whether `call` makes `p.logits` rows of logits only, or all,
     `caches` whether the model takes a cache at all: without one only passes that keep nothing run.
-    `encoded(rows)` is what an encoder has given to so many sequences, by keyword.
+    `encoded(begins)` is what an encoder has given, by keyword, to sequences that begin with these token ids: another
+    text for each id. `call` takes it for id 0 unless it is told `begins`.
     """
 
     fresh: Callable[[], Any]
-    call: Callable[[Any, Any, Pass], Any]
+    call: Callable[..., Any]
     ids: Callable[[int], Any]
     parts: Callable[[Any], tuple[Any, ...]] = lambda cache: (cache,)
     keeps_logits: bool = True
     caches: bool = True
-    encoded: Callable[[int], Mapping[str, Any]] = lambda _rows: {}
+    encoded: Callable[[Sequence[int]], Mapping[str, Any]] = lambda _begins: {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,15 +179,15 @@ def convention(model: Any, *, source: int | None = None) -> Convention:
             raise _takes_no_cache(model, takes)
         return own() if own else _fresh_cache(decoder, two=two)
 
-    def encoded(rows: int) -> dict[str, Any]:
-        return {name: _for_rows(value, rows, model.dtype) for name, value in fixed.items()}
+    def encoded(begins: Sequence[int]) -> dict[str, Any]:
+        return {name: _for_rows(name, shape, begins, model) for name, shape in fixed.items()}
 
-    def call(cache: Any, ids: Any, p: Pass, **more: Any) -> Any:
+    def call(cache: Any, ids: Any, p: Pass, *, begins: Sequence[int] = (), **more: Any) -> Any:
         given = some(p.past + p.new - decoder.prompt_length) if decoder.model_type in WHOLE_TEXT else ids
         rows = {"logits_to_keep": _last_rows(ids if p.past else given, p.logits)} if keeps_logits else {}
         used = fresh() if keyword and cache is None and model.device.type == "meta" else cache
         held = {} if keyword is None or used is None else {keyword: used}
-        seen = encoded(ids.shape[0] // codebooks)
+        seen = encoded(begins or [0] * (ids.shape[0] // codebooks))
         read = _images(seen[IMAGES], ids, p) if IMAGES in seen else seen
         return model(**{inputs: given}, **read, **held, **rows, **more, use_cache=used is not None).logits
 
@@ -252,10 +253,8 @@ def _self_and_cross(cache: Any) -> tuple[Any, Any]:
     return cache.self_attention_cache, cache.cross_attention_cache
 
 
-def _encoder_outputs(model: Any, source: int | None, takes: Iterable[str]) -> dict[str, Any]:
-    """What the model is given of an encoder, by keyword; nothing for a decoder alone without `source`."""
-    from transformers.modeling_outputs import BaseModelOutput
-
+def _encoder_outputs(model: Any, source: int | None, takes: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """What the model is given of an encoder, keyword and shape; nothing for a decoder alone without `source`."""
     if source is None and not model.config.is_encoder_decoder:
         return {}
     if source is None:
@@ -270,19 +269,16 @@ def _encoder_outputs(model: Any, source: int | None, takes: Iterable[str]) -> di
             "encoder gives: " + " or ".join(f"`{name}`" for name in ENCODER_KEYWORDS),
             hint="leave `source` out",
         )
-    shape = (1, source, model.config.get_text_config(decoder=True).hidden_size)
-    numbers = torch.randn(shape, generator=torch.Generator().manual_seed(SEED))
-    numbers = numbers.to(dtype=model.dtype, device=model.device)
-    return {keyword: BaseModelOutput(last_hidden_state=numbers) if keyword == "encoder_outputs" else numbers}
+    return {keyword: (source, model.config.get_text_config(decoder=True).hidden_size)}
 
 
-def _for_rows(given: Any, rows: int, dtype: Any) -> Any:
-    """What an encoder gives, the same for each of `rows` sequences, in the model's type of now."""
+def _for_rows(keyword: str, shape: tuple[int, int], begins: Sequence[int], model: Any) -> Any:
+    """What an encoder gives to each sequence, random numbers by its first token, in the type of now."""
     from transformers.modeling_outputs import BaseModelOutput
 
-    if isinstance(given, BaseModelOutput):
-        return BaseModelOutput(last_hidden_state=_for_rows(given.last_hidden_state, rows, dtype))
-    return given.to(dtype).expand(rows, *given.shape[1:])
+    each = {b: torch.randn(shape, generator=torch.Generator().manual_seed(SEED + b)) for b in set(begins)}
+    numbers = torch.stack([each[b] for b in begins]).to(dtype=model.dtype, device=model.device)
+    return BaseModelOutput(last_hidden_state=numbers) if keyword == "encoder_outputs" else numbers
 
 
 def _images(given: Any, ids: Any, p: Pass) -> dict[str, Any]:

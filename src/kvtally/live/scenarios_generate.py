@@ -17,7 +17,7 @@ MOST = 8  # new tokens
 def _made(bench: Bench, ids: Any, **options: Any) -> Any:
     """What generate returns, with as many new tokens as the prompt of half the tokens leaves, up to `MOST`."""
     new = max(2, min(MOST, bench.tokens - bench.tokens // 2))
-    chosen: dict[str, Any] = {"do_sample": False, "max_new_tokens": new, "min_new_tokens": new}
+    chosen: dict[str, Any] = {"do_sample": False, "num_beams": 1, "max_new_tokens": new, "min_new_tokens": new}
     chosen |= {"return_dict_in_generate": True, "output_logits": True, "pad_token_id": 0}
     return bench.need("generate")(ids, **(chosen | options))
 

@@ -31,14 +31,14 @@ class Padded:
 
 
 def padded(bench: Bench) -> Padded:
-    """Three prompts of all, two thirds and a quarter of the tokens; the padding is an ordinary token."""
+    """Three prompts of all, two thirds and a quarter of the tokens; the padding is the first token of its row."""
     bench.takes("mask")
     n = bench.tokens
     starts = (0, n - max(1, 2 * n // 3), n - max(1, n // 4))
     ids, mask = bench.rows(3).clone(), torch.ones(3, n, dtype=torch.long, device=bench.adapter.device)
     for row, start in enumerate(starts):
         ids[row, start:] = ids[row, : n - start].clone()
-        ids[row, :start] = ids[row, -1]
+        ids[row, :start] = ids[row, start]
         mask[row, :start] = 0
     return Padded(ids=ids, mask=mask, starts=starts, first=bench.adapter.first)
 
