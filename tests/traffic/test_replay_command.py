@@ -92,7 +92,7 @@ def test_json_is_the_record(trace: str, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["replay", trace, "--format", "json", "--by", "session", "--ttl", "5min"]) == 0
     shown = json.loads(capsys.readouterr().out)
     expected = answer((trace,), read([trace]), Question(ttl=300.0, by="session"))
-    assert shown == json.loads(json.dumps(expected.to_dict()))
+    assert shown == json.loads(json.dumps({"verb": "replay", **expected.to_dict()}))
     assert shown["reuse"]["possible_blocks"] == 1
     assert [part["accesses"] for part in shown["parts"]] == [6, 2, 1]
 

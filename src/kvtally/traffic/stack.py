@@ -26,7 +26,7 @@ def stack_runs(offsets: Ints, ids: Ids, blocks: int, *, compiled: bool = COMPILE
     before it, and its blocks are then the most recent, root newest. The stack is thus a row of requests, each
     owning one suffix of its path, [start, end). A block last asked for by q, at depth d, lies at distance
     (blocks owned by requests after q) + d - start(q) + 1, and is a hit in every cache of at least so many
-    blocks. A Fenwick tree over requests gives the sum: one query for each run of equal last request.
+    blocks. A tree of counts over requests gives the sum: one query for each run of equal last request.
     Blocks never asked for before are in no run. Distances rise along a path, so hits are always a prefix.
     Raises InputError where an id is no prefix: twice in a request, or after another parent than before.
 
