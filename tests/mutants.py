@@ -1,68 +1,134 @@
 """A random sample of the mutants of core and pure, each run against the tests that reach it.
 
-`python tests/mutants.py 400 [seed]` works on a copy of the tree, and prints what survived.
+`python tests/mutants.py 400 [seed]` works on a copy of the tree, and prints what survived. mutmut makes the mutants and
+finds out which tests reach which function; here a process that has collected the tests once forks for each mutant, and
+one that lives goes on to the doctests of its module and to the messages. KVTALLY_MUTANTS says how many run at a time.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
-WORK = ROOT / ".cache" / "mutants"
+COPY = ROOT / ".cache" / "mutants"
+TREE = COPY / "mutants"  # of mutmut: every function as it is and in all its mutants, chosen by a variable
 COPIED = ("src", "tests", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md", "LICENSE")
-CHILDREN = os.environ.get("KVTALLY_MUTANTS", "2")  # run at a time
 FIRST = "kvtally.core.span.x_triangle__mutmut_1"  # asked for to have all of them made and the tests timed
+WIDER = ("tests/messages",)
+OPTIONS = ("-x", "-q", "-n0", "-p", "no:cacheprovider", "-p", "no:kvtally")
+LONGEST = 600  # seconds that a mutant may take
+KILLED = "killed"
 
 
 def copy() -> None:
     """The tree, in an empty folder of its own."""
-    shutil.rmtree(WORK, ignore_errors=True)
-    WORK.mkdir(parents=True)
+    shutil.rmtree(COPY, ignore_errors=True)
+    COPY.mkdir(parents=True)
     for name in COPIED:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, WORK / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, COPY / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
-            shutil.copy(ROOT / name, WORK / name)
+            shutil.copy(ROOT / name, COPY / name)
 
 
-def mutmut(*words: str) -> str:
-    """What mutmut prints on the copy."""
-    found = {
+def settings() -> dict[str, str]:
+    """Where tests on a copy find what lies beside the tree."""
+    return {
         "KVTALLY_SHARED": str((ROOT / os.environ.get("KVTALLY_SHARED", "../shared")).resolve()),
         "KVTALLY_SMOLLM2": os.environ.get("KVTALLY_SMOLLM2", str(ROOT / ".cache" / "smollm2")),
         "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(TREE / "src"),
+        "MUTANT_UNDER_TEST": "",
     }
-    run = subprocess.run(
-        [sys.executable, "-m", "mutmut", *words],
-        capture_output=True, text=True, cwd=WORK, env=os.environ | found, check=False,
-    )  # fmt: skip
-    if run.returncode != 0:
-        sys.exit(f"mutmut {' '.join(words)[:80]}: {run.stdout[-3000:]}{run.stderr[-3000:]}")
-    return run.stdout
 
 
-def statuses() -> dict[str, str]:
-    """Each mutant and what became of it."""
-    lines = [line.strip().split(": ") for line in mutmut("results", "--all", "true").splitlines() if ": " in line]
-    return dict(lines)
+def names() -> list[str]:
+    """Every mutant."""
+    files = sorted(TREE.rglob("*.meta"))
+    return sorted(name for file in files for name in json.loads(file.read_text())["exit_code_by_key"])
+
+
+def by_file(stats: dict[str, Any], function: str) -> list[list[str]]:
+    """The tests that reach a function, file by file, the files of its own module first, then the quickest."""
+    files: dict[str, list[str]] = {}
+    for test in stats["tests_by_mangled_function_name"].get(function, ()):
+        if not test.startswith("src/"):
+            files.setdefault(test.split("::")[0], []).append(test)
+    spent, own = stats["duration_by_test"], function.split(".")[2].split("_", maxsplit=1)[0]
+    return sorted(files.values(), key=lambda tests: (own not in tests[0], sum(spent.get(t, 0) for t in tests)))
+
+
+def outcome(mutant: str, stats: dict[str, Any]) -> int:
+    """Runs in a child: 0 where no test fails with the mutant in place."""
+    import pytest
+
+    os.environ["MUTANT_UNDER_TEST"] = mutant
+    signal.alarm(LONGEST)
+    module = "/".join(["src", *mutant.split(".")[:3]]) + ".py"
+    for tests in by_file(stats, mutant.split("__mutmut_", maxsplit=1)[0]):
+        if code := pytest.main([*OPTIONS, *tests]):
+            return int(code)
+    wider = [*WIDER, "--doctest-modules", module, "--deselect", "tests/messages/test_hostile.py", "-k", "not mutmut"]
+    return int(pytest.main([*OPTIONS, *wider]))
+
+
+def forked(mutant: str, stats: dict[str, Any]) -> int:
+    """The process that runs one mutant, its output thrown away."""
+    if pid := os.fork():
+        return pid
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1), os.dup2(silence, 2)
+    code = 1
+    with suppress(BaseException):
+        code = outcome(mutant, stats)
+    os._exit(code)
+
+
+def run(sample: list[str], stats: dict[str, Any]) -> dict[str, str]:
+    """What became of each mutant."""
+    running: dict[int, str] = {}
+    became: dict[str, str] = {}
+    for mutant in [*sample, *[""] * int(os.environ.get("KVTALLY_MUTANTS", "2"))]:
+        if running and (not mutant or len(running) >= int(os.environ.get("KVTALLY_MUTANTS", "2"))):
+            pid, status = os.wait()
+            code = os.waitstatus_to_exitcode(status)
+            became[running.pop(pid)] = "survived" if code == 0 else KILLED if code > 0 else f"signal {-code}"
+            sys.stdout.write(f"\r{len(became)} of {len(sample)}: {dict(Counter(became.values()))} ")
+            sys.stdout.flush()
+        if mutant:
+            running[forked(mutant, stats)] = mutant
+    return became
 
 
 def main(size: int, seed: int) -> None:
+    os.environ |= settings()
     copy()
-    mutmut("run", "--max-children", CHILDREN, FIRST)
-    names = sorted(statuses())
-    sample = random.Random(seed).sample(names, min(size, len(names)))
-    mutmut("run", "--max-children", CHILDREN, *sample)
-    became = {name: status for name, status in statuses().items() if name in set(sample)}
-    for name in sorted(name for name, status in became.items() if status in ("survived", "no tests")):
-        sys.stdout.write(f"\n{became[name]}: {mutmut('show', name)}")
-    sys.stdout.write(f"\n{len(sample)} of {len(names)} mutants, seed {seed}: {dict(Counter(became.values()))}\n")
+    mutmut = [sys.executable, "-m", "mutmut", "run", "--max-children", "2", FIRST]
+    done = subprocess.run(mutmut, capture_output=True, text=True, cwd=COPY, check=False)
+    if not (TREE / "mutmut-stats.json").exists():
+        sys.exit(f"mutmut made no statistics: {done.stdout[-3000:]}{done.stderr[-3000:]}")
+    os.chdir(TREE)
+    sys.path[:0] = [str(TREE / "src"), str(TREE / "tests")]
+    stats = json.loads(Path("mutmut-stats.json").read_text())
+    import pytest
+
+    tests = {test.split("::")[0] for tests in stats["tests_by_mangled_function_name"].values() for test in tests}
+    pytest.main([*OPTIONS, "--collect-only", "-q", *sorted(t for t in tests if not t.startswith("src/"))])
+    known = names()
+    became = run(random.Random(seed).sample(known, min(size, len(known))), stats)
+    survivors = sorted(name for name, how in became.items() if how == "survived")
+    sys.stdout.write("".join(f"\nsurvived: {name}" for name in survivors))
+    sys.stdout.write(f"\n{len(became)} of {len(known)} mutants, seed {seed}: {dict(Counter(became.values()))}\n")
 
 
 if __name__ == "__main__":

@@ -36,3 +36,38 @@ def test_the_notebook_page_is_escaped() -> None:
     assert "<script>" not in html
     assert "<one>" not in html
     assert "&lt;script&gt;" in html
+
+
+def test_the_record_and_the_table_hold_everything() -> None:
+    one = made("same", "power", precision="float32", rule="all bits are equal")
+    bad = made("DEFECT", "edit", precision="float64", error=0.25, where="layer 2", note="seen")
+    report = Report(name="m", agreements=(one, bad), conventions={"tokens": 9})
+    record = report.to_dict()
+    assert list(record) == ["name", "verdict", "good", "groups", "conventions", "agreements"]
+    assert (record["name"], record["verdict"], record["good"], record["conventions"]) == (
+        "m",
+        "DEFECT",
+        False,
+        {"tokens": 9},
+    )
+    assert [a["scenario"] for a in record["agreements"]] == ["a same <one>", "a DEFECT <one>"]
+    assert str(report).splitlines() == [
+        "group  scenario        verdict  error    precision",
+        "power  a same <one>    same     0.0e+00  float32",
+        "edit   a DEFECT <one>  DEFECT   2.5e-01  float64",
+        "",
+        "edit: a DEFECT <one>: layer 2",
+        "edit: a DEFECT <one>: seen",
+        "",
+        "m: DEFECT: 2 scenarios ran, 1 defects",
+        "  edit: a DEFECT <one>: DEFECT, error 0.25 in float64; layer 2; seen",
+    ]
+    cells = [
+        ("power", "a same &lt;one&gt;", "same", "0.0e+00", "all bits are equal", ""),
+        ("edit", "a DEFECT &lt;one&gt;", "DEFECT", "2.5e-01", "", "layer 2; seen"),
+    ]
+    rows = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in cells)
+    head = "".join(f"<th>{name}</th>" for name in ("group", "scenario", "verdict", "error", "rule", "where, note"))
+    caption = "<caption>m: DEFECT: 2 scenarios ran, 1 defects</caption>"
+    table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    assert report._repr_html_() == table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -121,3 +122,32 @@ def test_impossible_passes_are_refused(wrong: dict[str, object], message: str) -
     with pytest.raises(InputError) as caught:
         Pass(**wrong)  # type: ignore[arg-type]
     assert message in str(caught.value)
+
+
+def test_a_cell_that_one_side_lacks_counts_as_0_there() -> None:
+    cell = ("decode", 0, Term.q_proj)
+    lacking, zero, one = (Tally(macs=macs, kernel="causal", road="closed") for macs in ({}, {cell: 0}, {cell: 1}))
+    assert compare(lacking, zero).agree and compare(zero, lacking).agree
+    for left, right, sides in ((lacking, one, (0, 1)), (one, lacking, (1, 0))):
+        (found,) = compare(left, right).differences
+        assert (found.table, found.cell, found.left, found.right) == ("macs", cell, *sides)
+
+
+def test_the_record_of_a_comparison_is_json() -> None:
+    one, two = (
+        Tally(macs={("decode", None, Term.lm_head): n}, kernel="causal", road=r) for n, r in ((4, "a"), (8, "b"))
+    )
+    assert json.loads(json.dumps(compare(one, two).to_dict())) == {
+        "agree": False,
+        "cells": 2,
+        "left": "a",
+        "right": "b",
+        "differences": [{"table": "macs", "cell": ["decode", None, "lm_head"], "left": 4, "right": 8}],
+    }
+
+
+def test_differences_come_by_phase_then_layers_then_what_is_outside_of_them() -> None:
+    cells = [("prefill", 0, Term.q_proj), ("prefill", 0, Term.o_proj), ("prefill", 1, Term.q_proj)]
+    cells += [("prefill", None, Term.lm_head), ("decode", 0, Term.q_proj), ("decode", None, Term.lm_head)]
+    given = Tally(macs={c: 1 for c in reversed(cells)}, kernel="causal", road="closed")
+    assert [d.cell for d in compare(given, Tally(kernel="causal", road="closed")).differences] == cells
