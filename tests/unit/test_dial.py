@@ -104,3 +104,9 @@ def test_wrong_questions_are_refused(call, message: str) -> None:  # type: ignor
     with pytest.raises(InputError) as refused:
         call()
     assert message in refused.value.problem
+
+
+def test_the_record_names_what_it_holds(table: Dial) -> None:
+    record = table.to_dict()
+    assert record["scale"] == table.scale and record["decoder"] == table.decoder
+    assert not any(name.startswith("_") for name in record)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kvtally import Decoder, Layer, Mlp
+from kvtally import Attention, Decoder, Layer, Mlp
 from kvtally.core.mlp import Experts
 from kvtally.core.recurrent_mixer import Recurrent
 from kvtally.core.tally import Term
@@ -21,6 +21,7 @@ from kvtally.pure.gguf import read_gguf, read_gguf_facts
 gguf = pytest.importorskip("gguf", reason="needs the gguf package to write files")
 
 LAYERS = 8
+WINDOW = "attention.sliding_window"
 KEYS = {
     "block_count": LAYERS, "embedding_length": 24, "feed_forward_length": 40, "attention.head_count": 6,
     "attention.head_count_kv": 2, "vocab_size": 31,
@@ -291,3 +292,38 @@ def test_lfm2_by_hand(tmp_path: Path) -> None:
     conv = Recurrent(matrices=((Term.in_proj, None, 72), (Term.out_proj, None, None)), conv_channels=24, conv_kernel=3)
     assert decoder.layers[0] == Layer(mixer=conv, mlp=Mlp(width=40))
     assert decoder.held(10) == 6 * 2 * 24 + 2 * 10 * 16
+
+
+def test_qwen_counts_gate_and_up_together(tmp_path: Path) -> None:
+    decoder = read_gguf(written(tmp_path / "q.gguf", "qwen", without(KEYS, "attention.head_count_kv")))
+    assert [layer.mlp for layer in decoder.layers] == [Mlp(width=20)] * LAYERS
+    assert decoder.held(10) == LAYERS * 2 * 10 * 24
+    _, facts = read_gguf_facts(written(tmp_path / "q2.gguf", "qwen", without(KEYS, "attention.head_count_kv")))
+    said = [(fact.value, fact.source) for fact in facts if fact.name == "attention.head_count_kv"]
+    assert said == [("as head_count", "attention.head_count")]
+
+
+def test_a_window_that_the_file_leaves_out_is_that_of_llama_cpp(tmp_path: Path) -> None:
+    decoder = read_gguf(written(tmp_path / "g.gguf", "gemma2", KEYS))
+    assert {layer.mixer.window for layer in decoder.layers if isinstance(layer.mixer, Attention)} == {4096, None}
+    _, facts = read_gguf_facts(written(tmp_path / "l.gguf", "smallthinker", KEYS | EXPERTS | {WINDOW: 99}))
+    assert [(f.value, "llama.cpp" in f.source) for f in facts if f.name == WINDOW] == [(4096, True)]
+
+
+def test_nemotron_h_may_have_experts(tmp_path: Path) -> None:
+    keys = KEYS | SSM | EXPERTS | {"attention.head_count_kv": TURNS, "feed_forward_length": [0, 9, 0, 0, 9, 0, 0, 9]}
+    layers = read_gguf(written(tmp_path / "n.gguf", "nemotron_h", keys)).layers
+    assert [bool(layer.mlp) for layer in layers] == [bool(width) for width in keys["feed_forward_length"]]
+    assert {layer.mlp for layer in layers} == {None, Experts(num_experts=5, per_token=2, width=7, gated=False)}
+
+
+def test_a_convolution_of_one_tap_holds_nothing(tmp_path: Path) -> None:
+    keys = KEYS | {"attention.head_count_kv": TURNS, "shortconv.l_cache": 1}
+    assert read_gguf(written(tmp_path / "lfm.gguf", "lfm2", keys)).held(10) == 2 * 10 * 16
+
+
+def test_the_first_stream_of_gemma3n_is_a_fact(tmp_path: Path) -> None:
+    arch, said, _ = FAMILIES["gemma3n_text"]
+    file = written(tmp_path / "g.gguf", arch, KEYS | said | {"altup.active_idx": 0})
+    noted = {fact.name: fact.note for fact in read_gguf_facts(file)[1]}
+    assert noted["altup.active_idx"] == "which of the streams goes first"

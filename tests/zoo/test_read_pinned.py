@@ -23,7 +23,102 @@ from kvtally.live.zoo_sizes import SOURCE
 from kvtally.pure.config import read_facts
 from kvtally.pure.described import describe
 
+VARIANTS: dict[str, dict[str, Any]] = {
+    "cohere2, layer_types and a pattern": {
+        "model_type": "cohere2",
+        "sliding_window_pattern": 3,
+        "num_hidden_layers": 4,
+        "layer_types": ["full_attention"] * 4,
+    },
+    "gemma3_text, layer_types and a pattern": {
+        "model_type": "gemma3_text",
+        "sliding_window_pattern": 3,
+        "num_hidden_layers": 4,
+        "layer_types": ["full_attention"] * 4,
+    },
+    "ministral, sliding": {"model_type": "ministral", "sliding_window": 99},
+    "ministral, not sliding": {"model_type": "ministral", "sliding_window": None},
+    "smollm3, a window that is off": {
+        "model_type": "smollm3",
+        "use_sliding_window": False,
+        "sliding_window": 99,
+        "max_window_layers": 3,
+    },
+    "smollm3, a window that is on": {"model_type": "smollm3", "use_sliding_window": True, "sliding_window": 99},
+    "jamba, one expert": {"model_type": "jamba", "num_experts": 1, "num_experts_per_tok": 1},
+    "nemotron_h, both lists": {
+        "model_type": "nemotron_h",
+        "hybrid_override_pattern": "M*-",
+        "layers_block_type": ["mamba", "attention", "mlp"],
+        "num_hidden_layers": 3,
+    },
+    "nemotron_h, an empty list": {"model_type": "nemotron_h", "layers_block_type": [], "num_hidden_layers": 0},
+    "mpt, one KV head": {"model_type": "mpt", "attn_config": {"attn_type": "multiquery_attention"}},
+    "mpt, a prefix": {"model_type": "mpt", "attn_config": {"prefix_lm": True}},
+    "moshi, an MLP of 2": {"model_type": "moshi", "ffn_dim": 2},
+    "xlstm, keys that do not divide": {"model_type": "xlstm", "hidden_size": 48, "num_heads": 5},
+    "xlstm, values that do not divide": {
+        "model_type": "xlstm",
+        "hidden_size": 96,
+        "num_heads": 8,
+        "qk_dim_factor": 0.5,
+        "v_dim_factor": 0.52,
+    },
+    "qwen2_moe, max_window_layers -1": {
+        "model_type": "qwen2_moe",
+        "use_sliding_window": True,
+        "sliding_window": 9,
+        "max_window_layers": -1,
+    },
+    "musicgen_melody_decoder, cross attention": {"model_type": "musicgen_melody_decoder", "add_cross_attention": True},
+    "musicgen_decoder, a source": {
+        "model_type": "musicgen_decoder",
+        "cross_attention_hidden_size": 9,
+        "audio_encoder_hidden_size": 11,
+    },
+    "llama4_text, too few no_rope_layers": {
+        "model_type": "llama4_text",
+        "num_hidden_layers": 4,
+        "no_rope_layers": [1, 0],
+        "layer_types": ["full_attention"] * 4,
+    },
+    "llama4_text, too few layer_types": {
+        "model_type": "llama4_text",
+        "num_hidden_layers": 4,
+        "layer_types": ["full_attention"] * 3,
+    },
+    "laguna, a gate a head": {"model_type": "laguna", "gating": "per-head"},
+    "laguna, a gate an element": {"model_type": "laguna", "gating": "per-element"},
+    "bailing_hybrid, one dense layer": {"model_type": "bailing_hybrid", "first_k_dense_replace": 1},
+    "deepseek_v4, hashed layers": {"model_type": "deepseek_v4"},
+    "minimax_text_01, no types": {"model_type": "minimax_text_01", "num_hidden_layers": 2},
+    "minimax_text_01, one type": {"model_type": "minimax_text_01", "num_hidden_layers": 2, "attn_type_list": [1]},
+    "inkling_text, both widths": {"model_type": "inkling_text", "moe_intermediate_size": 77, "intermediate_size": 77},
+    "dots3_note_text, no indexer": {"model_type": "dots3_note_text"},
+    "chatglm, many KV heads": {
+        "model_type": "chatglm",
+        "num_layers": 2,
+        "hidden_size": 48,
+        "num_attention_heads": 6,
+        "kv_channels": 8,
+        "multi_query_attention": False,
+        "multi_query_group_num": 2,
+        "ffn_hidden_size": 70,
+        "padded_vocab_size": 99,
+    },
+    "llama, a flag for a number": {"model_type": "llama", "num_hidden_layers": True},
+    "gemma3n_text, a true share": {"model_type": "gemma3n_text", "activation_sparsity_pattern": [True] * 35},
+}
 PINNED = Path(__file__).parents[1] / "data" / "read_pinned.json"
+
+
+def variant(config: dict[str, Any]) -> str:
+    """The refusal, or the digest."""
+    try:
+        read_facts(config)
+    except KvtallyError as error:
+        return str(error).splitlines()[0]
+    return digest(config)
 
 
 def digest(config: dict[str, Any]) -> str:
@@ -49,14 +144,29 @@ def both(name: str) -> list[str]:
     return found
 
 
+def pinned() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(PINNED.read_text())
+    if found["transformers"] != transformers.__version__:
+        pytest.skip(f"pinned for transformers {found['transformers']}")
+    return found
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_fields_that_bear_on_each_other_read_as_they_did(name: str) -> None:
+    assert variant(VARIANTS[name]) == pinned()["variants"][name]
+
+
 @pytest.mark.parametrize("name", names())
 def test_an_architecture_reads_as_it_did(name: str) -> None:
-    pinned = json.loads(PINNED.read_text())
-    if pinned["transformers"] != transformers.__version__:
-        pytest.skip(f"pinned for transformers {pinned['transformers']}")
-    assert both(name) == pinned["read"][name], "see `kvtally facts`; run: python tests/zoo/test_read_pinned.py"
+    assert both(name) == pinned()["read"][name], "see `kvtally facts`; run: python tests/zoo/test_read_pinned.py"
+
+
+def lines(rows: dict[str, Any]) -> str:
+    """JSON, a line for each."""
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items()) + "\n}"
 
 
 if __name__ == "__main__":
-    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(both(name))}" for name in names())
-    PINNED.write_text(f'{{"transformers": "{transformers.__version__}", "read": {{\n{rows}\n}}}}\n')
+    read, variants = {n: both(n) for n in names()}, {n: variant(config) for n, config in VARIANTS.items()}
+    known = f'"transformers": "{transformers.__version__}", "variants": {lines(variants)}, "read": {lines(read)}'
+    PINNED.write_text(f"{{{known}}}\n")
