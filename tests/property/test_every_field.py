@@ -1,7 +1,13 @@
-"""No field is silently ignored: changing one changes the decoder, is refused, or is a noted fact. Every family."""
+"""No field is silently ignored: changing one changes the decoder, is refused, or is a noted fact. Every family.
+
+What each change leads to is pinned as a digest of a family; `python tests/property/test_every_field.py` pins it anew.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +15,10 @@ import pytest
 from kvtally.core.errors import InputError
 from kvtally.pure.config import FAMILIES, Fact, read_facts
 from kvtally.pure.config_fields import BEARS, HARMLESS, config_class
+from kvtally.pure.described import describe
 
+PINNED = Path(__file__).parents[1] / "data" / "fields_pinned.json"
+ODD = (-1, 0, True, "nonsense", [1, 2], {"nonsense": 1})
 SIZES = {
     "vocab_size": 101, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
     "intermediate_size": 70,
@@ -97,3 +106,27 @@ def _is_ignored(config: dict[str, Any], name: str, before: object) -> bool:
 def test_what_is_left_to_other_tests_is_not_read_from_defaults(family: str) -> None:
     with pytest.raises(InputError):
         read({"model_type": family})
+
+
+def outcomes(family: str) -> str:
+    """A digest of what changing each field, alone, to other values and to odd ones leads to."""
+    bare, said = base(family), hashlib.sha256()
+    for name, value in config_class(family).defaults.items():
+        for other in (*others(value), *ODD):
+            try:
+                decoder, facts = read(bare | {name: other})
+                outcome = repr((describe(decoder), facts))
+            except InputError as error:
+                outcome = str(error)
+            said.update(f"{name} {other!r} {outcome}\n".encode())
+    return said.hexdigest()[:12]
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in ELSEWHERE])
+def test_a_changed_field_leads_to_what_it_did(family: str) -> None:
+    assert outcomes(family) == json.loads(PINNED.read_text())[family], "run: python tests/property/test_every_field.py"
+
+
+if __name__ == "__main__":
+    pins = {family: outcomes(family) for family in FAMILIES if family not in ELSEWHERE}
+    PINNED.write_text(json.dumps(pins, indent=0) + "\n")
