@@ -100,8 +100,9 @@ def run(sample: list[str], stats: dict[str, Any]) -> dict[str, str]:
     """What became of each mutant."""
     running: dict[int, str] = {}
     became: dict[str, str] = {}
-    for mutant in [*sample, *[""] * int(os.environ.get("KVTALLY_MUTANTS", "2"))]:
-        if running and (not mutant or len(running) >= int(os.environ.get("KVTALLY_MUTANTS", "2"))):
+    at_once = int(os.environ.get("KVTALLY_MUTANTS", "2"))
+    for mutant in [*sample, *[""] * at_once]:
+        if running and (not mutant or len(running) >= at_once):
             pid, status = os.wait()
             code = os.waitstatus_to_exitcode(status)
             became[running.pop(pid)] = "survived" if code == 0 else KILLED if code > 0 else f"signal {-code}"

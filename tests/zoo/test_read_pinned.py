@@ -115,20 +115,27 @@ PINNED = Path(__file__).parents[1] / "data" / "read_pinned.json"
 def variant(config: dict[str, Any]) -> str:
     """The refusal, or the digest."""
     try:
-        read_facts(config)
+        return digest(read(config))
     except KvtallyError as error:
         return str(error).splitlines()[0]
-    return digest(config)
 
 
-def digest(config: dict[str, Any]) -> str:
-    """Of the decoder and its facts, or of the refusal."""
+def read(config: dict[str, Any]) -> str:
+    """The decoder and its facts."""
+    decoder, facts = read_facts(config, source=SOURCE if config.get("is_encoder_decoder") else None)
+    return repr((describe(decoder), facts))
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _said(config: dict[str, Any]) -> str:
+    """What is read, or the refusal."""
     try:
-        decoder, facts = read_facts(config, source=SOURCE if config.get("is_encoder_decoder") else None)
-        read = repr((describe(decoder), facts))
+        return read(config)
     except KvtallyError as error:
-        read = str(error)
-    return hashlib.sha256(read.encode()).hexdigest()[:12]
+        return str(error)
 
 
 def both(name: str) -> list[str]:
@@ -140,7 +147,7 @@ def both(name: str) -> list[str]:
         except Exception as error:  # whatever a config class makes of itself
             found.append(type(error).__name__)
         else:
-            found.append(digest(config))
+            found.append(digest(_said(config)))
     return found
 
 
@@ -167,6 +174,6 @@ def lines(rows: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    read, variants = {n: both(n) for n in names()}, {n: variant(config) for n, config in VARIANTS.items()}
-    known = f'"transformers": "{transformers.__version__}", "variants": {lines(variants)}, "read": {lines(read)}'
+    pins, variants = {n: both(n) for n in names()}, {n: variant(config) for n, config in VARIANTS.items()}
+    known = f'"transformers": "{transformers.__version__}", "variants": {lines(variants)}, "read": {lines(pins)}'
     PINNED.write_text(f"{{{known}}}\n")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvtally.core.agreement import DEFECTS, GROUPS, VERDICTS
@@ -15,13 +15,13 @@ from kvtally.frontends.zoo import (
     ENGINES,
     FORMATS,
     MOST_JOBS,
-    append,
     chosen,
     deliver,
     escaped,
     joined,
     rows_kept,
     rows_read,
+    swept,
 )
 
 if TYPE_CHECKING:
@@ -78,23 +78,18 @@ def check_zoo(
     names = chosen(only, live.names())
     earlier = [row for row in rows_read(against, CheckRow) if not only or row.name in names] if against else []
     before = rows_kept(results, live.version(), CheckRow) if results else {}
-    rows = [before[name] for name in names if name in before]
     limits = Limits(seconds=SECONDS, work=visit_check, row=CheckRow)
-    visit, stopped = sweep_on_ray if engine == "ray" else sweep, False
-    try:
-        for row in visit([name for name in names if name not in before], jobs=at_once, limits=limits):
-            rows.append(row)
-            if results:
-                append(results, json.dumps(row.to_dict()) + "\n")
-            sys.stderr.write(f"{len(rows)}/{len(names)} {row.name}: {_said(row)}\n"[:200].rstrip("\n") + "\n")
-    except KeyboardInterrupt:
-        stopped = True
-    rows.sort(key=lambda row: row.name)
+    visit = partial(sweep_on_ray if engine == "ray" else sweep, jobs=at_once, limits=limits)
+    rows, stopped = swept(names, before, visit, results=results, told=_progress)
     told = changes(earlier, rows, whole=not stopped) if against else None
     deliver(as_text(rows, form, live.version(), told), out)
     if stopped:
         raise KeyboardInterrupt
     return 1 if any(row.wrong for row in rows) else 0
+
+
+def _progress(row: CheckRow, done: int, whole: int) -> None:
+    sys.stderr.write(f"{done}/{whole} {row.name}: {_said(row)}\n"[:200].rstrip("\n") + "\n")
 
 
 def _said(row: CheckRow) -> str:

@@ -84,15 +84,13 @@ def answer(question: RoundQuestion, progress: Callable[[int, int], None] | None 
         Row(dtype=name, part=part, rounded=rounded)
         for (name, part, _), rounded in zip((*ways, *more), ran, strict=True)
     ]
-    conventions = {**ran[0].conventions, "call": f"{ran[0].conventions['call']}", "weights": "widened to float32"}
-    if not found.weights:
-        conventions["weights"] = "random, or of your own module"
+    weights = "widened to float32" if found.weights else "random, or of your own module"
     return RoundAnswer(
         name=question.model,
         text=text,
         rows=tuple(rows[: len(ways)]),
         compared=tuple(rows[len(ways) :]),
-        conventions=conventions,
+        conventions={**ran[0].conventions, "weights": weights},
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,17 +50,7 @@ def zoo(*, only: str | None, jobs: str, engine: str, new: bool, results: str | N
         return 0
     names = chosen(only, live.names())
     kept = rows_kept(results, live.version(), Row) if results else {}
-    rows = [kept[name] for name in names if name in kept]
-    stopped = False
-    try:
-        for row in visit([name for name in names if name not in kept], jobs=at_once):
-            rows.append(row)
-            if results:
-                append(results, json.dumps(row.to_dict()) + "\n")
-            _progress(row, len(rows), len(names))
-    except KeyboardInterrupt:
-        stopped = True
-    rows.sort(key=lambda row: row.name)
+    rows, stopped = swept(names, kept, partial(visit, jobs=at_once), results=results, told=_progress)
     deliver(_text(rows, form, live.version()), out)
     if stopped:
         raise KeyboardInterrupt
@@ -104,6 +95,32 @@ def rows_read(file: str, kind: Any) -> list[Any]:
         raise UnreadableError(
             "has a line that is no row of the zoo, expected what --results wrote", where=file, hint="remove the file"
         ) from None
+
+
+def swept(
+    names: Sequence[str],
+    kept: Mapping[str, Any],
+    visit: Callable[[list[str]], Iterable[Any]],
+    *,
+    results: str | None,
+    told: Callable[[Any, int, int], None],
+) -> tuple[list[Any], bool]:
+    """The rows of `names` in order of name, and whether Ctrl-C ended it before all were there.
+
+    Those in `kept` are taken as they are, the others are what `visit` gives: each is kept in the file `results` as it
+    is done, and `told` with how many of how many there are.
+    """
+    rows = [kept[name] for name in names if name in kept]
+    stopped = False
+    try:
+        for row in visit([name for name in names if name not in kept]):
+            rows.append(row)
+            if results:
+                append(results, json.dumps(row.to_dict()) + "\n")
+            told(row, len(rows), len(names))
+    except KeyboardInterrupt:
+        stopped = True
+    return sorted(rows, key=lambda row: row.name), stopped
 
 
 def append(file: str, line: str) -> None:

@@ -107,8 +107,8 @@ def of_transformers(model: Any) -> Adapter:
         fresh=lambda: Held(_cache(calls)),
         vocab_size=decoder.vocab_size,
         crop=_crop,
-        reorder=_done("reorder_cache", lambda begins, rows: tuple(begins[r] for r in rows.tolist())),
-        batch=_done("batch_select_indices", lambda begins, rows: tuple(begins[r] for r in rows.tolist())),
+        reorder=_done("reorder_cache", _picked),
+        batch=_done("batch_select_indices", _picked),
         repeat=_done("batch_repeat_interleave", lambda begins, n: tuple(b for b in begins for _ in range(n))),
         reset=_reset,
         static=lambda length: Held(_static(model, length, two=two, calls=calls)),
@@ -129,6 +129,11 @@ def of_transformers(model: Any) -> Adapter:
 def _begins(ids: Any) -> tuple[int, ...]:
     """The first token of each row: by it an encoder's output is chosen, so that rows and prompts have their own."""
     return tuple(ids[:, 0].tolist())
+
+
+def _picked(begins: tuple[int, ...], rows: Any) -> tuple[int, ...]:
+    """The first tokens of these rows, in their order."""
+    return tuple(begins[row] for row in rows.tolist())
 
 
 def _runner(model: Any, calls: Convention, decoder: Any) -> Callable[[Held, Any, Mapping[str, Any]], Any]:

@@ -33,8 +33,8 @@ def exact(start: int, logits: Any, following: Any) -> Exact:
     chances = torch.empty_like(logits, dtype=torch.float64)
     norms = chances.new_empty(len(logits))
     for at in _blocks(logits):
-        norms[at] = _powers(chances[at], logits[at], best.values[at, 0])
-        chances[at].div_(chances[at].sum(-1, keepdim=True))
+        sums, norms[at] = _powers(chances[at], logits[at], best.values[at, 0])
+        chances[at].div_(sums[:, None])
     return Exact(
         start=start,
         logits=logits,
@@ -52,9 +52,10 @@ def _blocks(logits: Any) -> list[slice]:
     return [slice(k, min(k + size, len(logits))) for k in range(0, len(logits), size)]
 
 
-def _powers(into: Any, logits: Any, top: Any) -> Any:
-    """Log of the sum of exp of each row whose largest logit is `top`, in float64; `into` takes exp(logit - top)."""
-    return into.copy_(logits).sub_(top[:, None]).exp_().sum(-1).log_() + top
+def _powers(into: Any, logits: Any, top: Any) -> tuple[Any, Any]:
+    """Sums of exp(logit - top) of each row, which `into` takes, in float64, and the logs of the sums of exp(logit)."""
+    sums = into.copy_(logits).sub_(top[:, None]).exp_().sum(-1)
+    return sums, sums.log() + top
 
 
 def _gaps(into: Any, a: Any, b: Any) -> Any:
@@ -88,7 +89,7 @@ class Figures:
     def _rows(self, left: Exact, at: slice, right: Any, gap: Any, work: Any) -> None:
         exactly, chances = left.logits[at], left.chances[at]
         top = right.amax(-1)
-        norms = _powers(work, right, top)
+        _, norms = _powers(work, right, top)
         gap = _gaps(gap, exactly, right)
         terms = torch.mul(chances, gap, out=work).sum(-1)
         if not isfinite(float(terms.sum())):
