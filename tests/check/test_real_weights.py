@@ -44,7 +44,7 @@ def one_off(model: Any) -> Adapter:
 def test_real_weights_are_right_and_one_position_off_is_not(smollm2: Any, dtype: str) -> None:
     smollm2.to(getattr(torch, dtype))
     healthy = check(smollm2, scenarios=CHEAP, tokens=TOKENS)
-    assert healthy.by_group()["steps"] == "rounding", healthy.sentence
+    assert healthy.by_group()["steps"] in ("same", "rounding"), healthy.sentence  # bits of 16 can be equal
     assert healthy.good
     sick = check(one_off(smollm2), scenarios=CHEAP[:1], tokens=TOKENS)
     assert sick.by_group()["steps"] == "DEFECT"

@@ -17,12 +17,20 @@ def _repeated(bench: Bench) -> Iterator[Pair]:
 
 def _late(bench: Bench) -> Iterator[Pair]:
     """The last third is changed; what stands before it must stay."""
-    kept = max(1, 2 * bench.tokens // 3)
+    kept = _kept(bench)
     if kept == bench.tokens or bench.adapter.vocab_size < 2:
         raise Unsupported("no later token can be changed")
-    ids = bench.prompt()
-    other = torch.cat([ids[:, :kept], bench.prompt(1)[:, kept:]], 1)
-    yield Pair(position=0, left=bench.full(ids)[:, :kept], right=bench.again(other)[:, :kept])
+    left, right = bench.full(bench.prompt()), bench.full(_changed(bench))
+    yield Pair(position=0, left=left[:, :kept], right=right[:, :kept])
+
+
+def _kept(bench: Bench) -> int:
+    return max(1, 2 * bench.tokens // 3)
+
+
+def _changed(bench: Bench) -> torch.Tensor:
+    """The prompt with another last third."""
+    return torch.cat([bench.prompt()[:, : _kept(bench)], bench.prompt(1)[:, _kept(bench) :]], 1)
 
 
 def _prefix(bench: Bench) -> Iterator[Pair]:
@@ -31,8 +39,8 @@ def _prefix(bench: Bench) -> Iterator[Pair]:
 
 
 def _rows(bench: Bench) -> Iterator[Pair]:
-    rows = bench.rows(2)
-    yield Pair(position=0, left=torch.cat([bench.full(row[None]) for row in rows]), right=bench.again(rows))
+    rows = bench.prompt(), _changed(bench)  # the second one is run alone for `_late` already
+    yield Pair(position=0, left=torch.cat([bench.full(row) for row in rows]), right=bench.again(torch.cat(rows)))
 
 
 def _filled(bench: Bench) -> Iterator[Pair]:

@@ -12,7 +12,7 @@ from kvtally.live.scenarios import Bench, Pair, Scenario, cut, follow, untold
 
 RAGGED = (5, 1, 1, 2, 7, 1, 4, 3)  # two early: shorter than most convolutions, longer than a step
 SLACK = 5
-FEW = 6
+FEW = 4  # as many steps as a convolution kernel usually is long
 
 Sizes = Callable[[int], list[int]]  # how many tokens each call gets, for so many in all
 
@@ -36,6 +36,16 @@ def _threes(n: int) -> list[int]:
 
 def _ragged(n: int) -> list[int]:
     return cut([*RAGGED, n], n)
+
+
+def _only_ragged(n: int) -> list[int]:
+    """Here and below: no rest, as what a call is told is the same in all of them."""
+    return cut(RAGGED, min(n, sum(RAGGED)))
+
+
+def _only_prefill(n: int) -> list[int]:
+    sizes = [max(1, 3 * n // 8), *[1] * FEW, RAGGED[0]]
+    return cut(sizes, min(n, sum(sizes)))
 
 
 def _turns(n: int) -> list[int]:
@@ -106,8 +116,8 @@ SCENARIOS = (
     _growing("chunks of 3", _threes),
     _growing("ragged chunks", _ragged),
     _growing("conversation, full-length masks", _turns, masks),
-    _growing("explicit position ids", _prefill, positions),
-    _growing("mask and position ids", _ragged, _told),
+    _growing("explicit position ids", _only_prefill, positions),
+    _growing("mask and position ids", _only_ragged, _told),
     _static("exact length, one token at a time", _ones, 0),
     _static("exact length, prefill, then steps", _prefill, 0),
     _static("with slack, chunks of 3", _threes, SLACK),
