@@ -152,7 +152,7 @@ def summary(rows: Iterable[CheckRow]) -> list[str]:
 ABOUT = """One tiny model with random weights of every causal-LM architecture of transformers {version}, its cache
 compared with a pass without one in every scenario, by `kvtally check --zoo --format md --out docs/zoo_check.md`,
 which wrote this page. A cell is the worst verdict of its group; [check.md](check.md) says what the words mean. A DEFECT
-here is what was measured; the causes found so far have a page each, with a reproduction, under `docs/found/`."""
+here is what was measured; each cause has a page under `docs/found/`, with a reproduction and the cells it explains."""
 
 
 def _markdown(rows: Sequence[CheckRow], version: str, changed: Sequence[Change] | None) -> str:
