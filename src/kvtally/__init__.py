@@ -19,26 +19,32 @@ from kvtally.core.tally import Comparison, Difference, Tally, Term, compare
 from kvtally.pure.count_closed import count
 
 if TYPE_CHECKING:
+    from kvtally.core.footprint import Footprint
     from kvtally.pure.config import read_config
     from kvtally.pure.described import describe, read_described
+    from kvtally.pure.engines import reserved
     from kvtally.pure.gguf import read_gguf
     from kvtally.pure.model import read_model
+    from kvtally.pure.size import size
 
 __version__ = "0.1.0"
 
-_READERS = {  # imported when they are first asked for
-    "describe": "described",
-    "read_config": "config",
-    "read_described": "described",
-    "read_gguf": "gguf",
-    "read_model": "model",
+_LATER = {  # imported when they are first asked for
+    "Footprint": "core.footprint",
+    "describe": "pure.described",
+    "read_config": "pure.config",
+    "read_described": "pure.described",
+    "read_gguf": "pure.gguf",
+    "read_model": "pure.model",
+    "reserved": "pure.engines",
+    "size": "pure.size",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _READERS:
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"kvtally.pure.{_READERS[name]}"), name)
+    return getattr(import_module(f"kvtally.{_LATER[name]}"), name)
 
 
 __all__ = [
@@ -49,6 +55,7 @@ __all__ = [
     "Decoder",
     "Difference",
     "Experts",
+    "Footprint",
     "Indexer",
     "InputError",
     "KvtallyError",
@@ -75,5 +82,7 @@ __all__ = [
     "read_described",
     "read_gguf",
     "read_model",
+    "reserved",
+    "size",
     "uncached",
 ]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "json.md"
 TRACE = Path(".cache") / "trace.jsonl"  # below ROOT, where commands run
+BEFORE = Path(".cache") / "before.jsonl"
 ROWS = [(0, [1, 2, 3]), (1, [1, 2, 4]), (400, [1, 2, 3, 5]), (401, [6])]
+LOGGED = "GPU KV cache size: 345,600 tokens"
 ASKED = {  # of each verb, questions whose answers show every field between them
     "count": ("count gpt2 --prompt 9 --new 3", "count gpt2 --edit-at 5 --prompt 9", "count --lengths 10,20",
               "count gpt2 --turns 5+3,2+2", "count gpt2 --chunk 4 --prompt 9",
@@ -23,11 +26,15 @@ ASKED = {  # of each verb, questions whose answers show every field between them
               "count t5-base --source 5"),
     "size": ("size llama-3.1-8b --memory 80GiB", "size gemma-3-27b --tokens 100 --weights 1GiB --memory 80GiB",
              "size deepseek-v3", "size gpt2 --roofline --fast-memory 1MiB", "size gpt2 --block-size 16",
-             "size mixtral-8x7b --kv-cache-dtype fp8 --tensor-parallel-size 2"),
+             "size mixtral-8x7b --kv-cache-dtype fp8 --tensor-parallel-size 2",
+             "size gpt2 --tokens 20 --engine transformers --measure"),
+    "size --explain": (f"size llama-3.1-8b --explain '{LOGGED}'",),
     "facts": ("facts gemma-2-9b", "facts docs/described.json", "facts deepseek-v3", "facts t5-base --source 5",
               "facts mixtral-8x7b"),
     "models": ("models",),
     "check": ("check llama --scenarios steps,edit",),
+    "check --zoo": (f"check --zoo --only bloom --against {BEFORE}",),
+    "round --dial": ("round --dial",),
     "round": ("round llama --tokens 36 --kv-cache-dtype int8,int4", "round llama --tokens 8 --kv-cache-dtype fp32"),
     "replay": (f"replay {TRACE}", f"replay {TRACE} --model gpt2 --by session --policy lru,belady --capacity 2",
                f"replay {TRACE} --replicas 2"),
@@ -45,20 +52,23 @@ whose keys are data, `null` means that it does not apply.
 """
 
 
-def trace() -> None:
-    """A trace of four requests, in the format of Mooncake."""
+def written() -> None:
+    """What is asked about: a trace of four requests in the format of Mooncake, and a row of an earlier check."""
     lines = [
         {"timestamp": 1000 * at, "input_length": 512 * len(ids), "output_length": 9, "hash_ids": ids}
         for at, ids in ROWS
     ]
     (ROOT / TRACE).parent.mkdir(exist_ok=True)
     (ROOT / TRACE).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    row = {"name": "bloom", "model": "BloomForCausalLM", "built": {"ok": True, "note": ""}, "found": []}
+    row |= {"ran": {"ok": True, "note": ""}, "groups": {"static": "rounding"}, "transformers": "5.0.0"}
+    (ROOT / BEFORE).write_text(json.dumps(row) + "\n")
 
 
 def answers(question: str) -> Any:
     """What a command prints as JSON; exit code 1 is an answer as well."""
-    trace()
-    words = [sys.executable, "-m", "kvtally", *question.split(), "--format", "json"]
+    written()
+    words = [sys.executable, "-m", "kvtally", *shlex.split(question), "--format", "json"]
     run = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
     if run.returncode > 1:
         raise ValueError(f"kvtally {question}: {run.stderr}")
@@ -104,7 +114,7 @@ def section(verb: str) -> str:
     for path, kinds in table(verb).items():
         value = next((v for v in kinds.values() if v is not None), None)
         rows.append(f"| `{path}` | {', '.join(sorted(kinds))} | `{shown(value)}` |")
-    asked = "; ".join(f"`kvtally {q.replace(str(TRACE), 'TRACE')}`" for q in ASKED[verb])
+    asked = "; ".join(f"`kvtally {q.replace(str(TRACE), 'TRACE').replace(str(BEFORE), 'BEFORE')}`" for q in ASKED[verb])
     return "\n".join(
         [f"## {verb}", "", f"From {asked}.", "", "| field | type | for example |", "|---|---|---|", *rows, ""]
     )

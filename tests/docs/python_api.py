@@ -41,7 +41,7 @@ def signature(name: str, thing: object) -> str:
     if isinstance(thing, type) and issubclass(thing, Enum):
         return " ".join(member.value for member in thing)
     try:
-        called = str(inspect.signature(thing)).replace("'", "")  # type: ignore[arg-type]
+        called = re.sub(r"(: |-> )(['\"])(.*?)\2", r"\1\3", str(inspect.signature(thing)))  # type: ignore[arg-type]
     except ValueError:
         return name
     called = re.sub(r"<(?:[^<>]|<[^<>]*>)*>", "…", called).removesuffix(" -> None" if isinstance(thing, type) else "")

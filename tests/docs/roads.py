@@ -30,7 +30,7 @@ ROADS = (  # road, what must be equal, its tests: the first row that fits
     ("engines", "what llama.cpp allocates and prints, what vLLM's and SGLang's public logs say",
      ("engines", "unit/test_engine", "unit/test_explain", "unit/test_size")),
     ("the page", "the formula, on 500 random settings in a real Chromium, in BigInt", ("browser",)),
-    ("the learner", "three figures: the learner's counter, what the checker saw, the formula", ("lab",)),
+    ("the learner", "three figures: the learner's counter, what the grader saw, the formula", ("lab",)),
     ("check", "planted faults are found where they were planted, healthy models pass, in true float64", ("check",)),
     ("replay", "a brute-force cache of every capacity, and the hits of vLLM's own block manager", ("traffic",)),
     ("docs", "what a command prints now", ("docs",)),
@@ -38,8 +38,9 @@ ROADS = (  # road, what must be equal, its tests: the first row that fits
 )  # fmt: skip
 HEAD = """# How every number is verified
 
-No number rests on one way of counting. The ways share no code (a lint contract forbids that the counts import each
-other), so that their agreement is evidence. Written by `python tests/docs/roads.py` from the results of the tests.
+No number rests on one way of counting. The ways share no code that counts (a lint contract forbids that the
+counts import each other), so that their agreement is evidence. Written by `python tests/docs/roads.py` from the results
+of the tests.
 
 | road | what must be equal | passed | failed | skipped |
 |---|---|---|---|---|

@@ -118,7 +118,7 @@ def test_every_format_says_the_same(capsys: pytest.CaptureFixture[str], tmp_path
         figure = f"{r['kl_mean']:.1e}"
         assert figure in said["table"] and figure in said["md"] and figure in page
     assert "Error of K as int4, by layer and head" in page and "Error of V as int4, by layer and head" in page
-    assert "within check's tolerance, 5e-06 of the largest logit: none of these" in said["table"]
+    assert "within check's screen, 5e-06 of the largest logit: none of these" in said["table"]
 
 
 def test_k_and_v_of_two_types(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,16 +28,16 @@ HELP = """kvtally: what a KV cache saves, what it costs, and whether it is right
 
   What is saved, what still grows?    kvtally count llama-3.1-8b
   How many bytes, and what fits?      kvtally size llama-3.1-8b --memory 80GiB
-  Is the cache of my model right?     kvtally check llama
+  Is the cache of my model right?     kvtally check path/to/model
   And if it keeps K and V in 4 bits?  kvtally round llama --kv-cache-dtype int4
   What is reuse worth on my traffic?  kvtally replay trace.jsonl
   Which models are built in?          kvtally models
   Where does each fact come from?     kvtally facts gemma-2-9b
-  Does it hold for transformers?      kvtally zoo --only llama
+  Do the counts hold in transformers? kvtally zoo --only llama
   Can I see it, and play with it?     kvtally explore
   Can I build one myself?             kvtally lab start my-cache
 
-Every option: kvtally count --help"""
+Options of a verb: kvtally count --help"""
 MODEL = """MODEL: a config.json or its folder, a .gguf file, a Hugging Face id, one of `kvtally models`,
 or a file that describes the layers (docs/describe.md)."""
 LESSON = "Without it: the lesson, one layer of one head."

@@ -53,7 +53,7 @@ def about(answer: RoundAnswer) -> list[str]:
     said = [
         f"{answer.name}: {first.tokens:,} tokens, {answer.text}; all but the cache in float32",
         f"exact: perplexity {first.perplexity_exact:.4f}, largest logit {first.agreement.scale:.4g}",
-        f"within check's tolerance, {answer.conventions['tolerance']}: {', '.join(within) or 'none of these'}",
+        f"within check's screen, {answer.conventions['tolerance']}: {', '.join(within) or 'none of these'}",
     ]
     return [line for text in said for line in wrap(text, WIDTH, break_on_hyphens=False)]
 

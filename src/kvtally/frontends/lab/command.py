@@ -138,7 +138,7 @@ def reset(folder: Path, yes: bool) -> None:
 @_seeded
 @click.option("--format", "form", metavar="md|json", default="md", help="How to print it [md].")
 def report(file: Path, form: str, **seeds: str | None) -> int:
-    """Print the record to hand in, checked with --strict.
+    """Print the record to hand in, checked as `lab check --strict` does.
 
     Figures by step, the table by length, the memory.
     """
