@@ -47,7 +47,6 @@ def settings() -> dict[str, str]:
         "KVTALLY_SHARED": str((ROOT / os.environ.get("KVTALLY_SHARED", "../shared")).resolve()),
         "KVTALLY_SMOLLM2": os.environ.get("KVTALLY_SMOLLM2", str(ROOT / ".cache" / "smollm2")),
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(TREE / "src"),
         "MUTANT_UNDER_TEST": "",
     }
 
@@ -121,6 +120,7 @@ def main(size: int, seed: int) -> None:
     if not (TREE / "mutmut-stats.json").exists():
         sys.exit(f"mutmut made no statistics: {done.stdout[-3000:]}{done.stderr[-3000:]}")
     os.chdir(TREE)
+    os.environ["PYTHONPATH"] = str(TREE / "src")  # not sooner: a folder not yet there stays unseen
     sys.path[:0] = [str(TREE / "src"), str(TREE / "tests")]
     stats = json.loads(Path("mutmut-stats.json").read_text())
     import pytest

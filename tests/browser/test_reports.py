@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 COMMANDS = [
     "count", "count llama-3.1-8b --prompt 2048 --new 512", "count --lengths 10,100", "count gpt2 --edit-at 100",
     "count gpt2 --turns 512+128,64+128", "count gpt2 --chunk 128 --by layer", "count gpt2 --against executed --new 4",
-    "round llama --kv-cache-dtype bf16,int4 --tokens 36",
+    "round llama --kv-cache-dtype bf16,int4 --tokens 36", "size gpt2 --roofline --facts",
 ]  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def test_a_report_opens_and_axe_finds_nothing(
     for width, scheme in ((1240, "light"), (360, "dark")):
         page = visit(path.as_uri(), width=width, scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth") == width
-        assert page.locator("pre").inner_text() == f"kvtally {command} --html {path}"
+        assert page.locator("pre code").inner_text() == f"kvtally {command} --html {path}"
         page.evaluate(axe)
         found = page.evaluate("() => axe.run().then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html)]))")
         assert found == []

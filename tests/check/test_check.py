@@ -6,6 +6,7 @@ import gc
 import json
 import weakref
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -311,12 +312,6 @@ def test_the_same_seed_gives_the_same_report_and_another_one_other_tokens() -> N
     assert first.agreements != other.agreements
 
 
-def test_ids_of_ones_own_are_taken() -> None:
-    found = check(tiny("gpt2"), [[5, 7, 9, 11, 2, 4, 6, 8, 3, 1]], scenarios="steps")
-    assert found.conventions["tokens"] == 10
-    assert found.verdict == "rounding"
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -327,6 +322,8 @@ def test_ids_of_ones_own_are_taken() -> None:
         ({"screen": -2.0}, "`screen` is -2, expected a number of at least 0"),
         ({"dtype": "int8"}, "`dtype` is 'int8'; known: `bfloat16`, `float16`, `float32`, `float64`"),
         ({"seed": -1}, "`seed` is -1"),
+        ({"seed": 2**80}, "expected an integer of at least 0 and at most 1,000,000,000,000"),
+        ({"tokens": 10**12}, "`tokens` is 1,000,000,000,000, expected an integer of at least 8 and at most 1,000,000"),
         ({"ids": [[1, 2, 3, 4, 5, 6, 7, 8]], "tokens": 9}, "`tokens` is 9 and `ids` has 8"),
     ],
 )
@@ -339,10 +336,13 @@ def test_wrong_questions_are_refused(given: dict[str, Any], said: str) -> None:
 def test_an_encoder_and_other_things_are_refused() -> None:
     from transformers import BertConfig, BertModel
 
+    own = torch.nn.Linear(2, 3)
+    own.config = SimpleNamespace(vocab_size=3)  # as models of one's own have
     sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 30}
     for model, said in (
         (BertModel(BertConfig(vocab_size=50, **sizes)), "an encoder has no cache"),
-        ("gpt2", "is a str"),
+        ("gpt2", "`model` is a str, expected a transformers model\n\nhint: say how your own model is called"),
+        (own, "`model` is a Linear, expected a transformers model"),
     ):
         with pytest.raises(KvtallyError) as caught:
             check(model)

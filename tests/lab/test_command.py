@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import pty
@@ -60,6 +61,57 @@ def test_start_never_overwrites(folder: Path, capsys: pytest.CaptureFixture[str]
     assert (code, out) == (2, "")
     assert err.startswith("kv.py is there already, and it is not overwritten\n\nhint: ")
     assert (folder / "kv.py").read_text() == "mine = 1\n"
+
+
+@pytest.mark.parametrize("mine", ["mine\n", None])
+def test_start_leaves_a_lesson_of_ones_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mine: str | None
+) -> None:
+    lesson = tmp_path / "LESSON.md"
+    if mine:
+        lesson.write_text(mine)
+    else:
+        lesson.mkdir()
+    code, out, err = said(capsys, "start", str(tmp_path))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"{lesson} is there already, and it is not overwritten\n\nhint: move it away")
+    assert [path.name for path in tmp_path.iterdir()] == ["LESSON.md"]
+    assert not mine or lesson.read_text() == mine
+
+
+def test_start_again_writes_what_is_missing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "kv.py").unlink()
+    assert said(capsys, "start")[0] == said(capsys, "start")[0] == 0
+    assert (folder / "kv.py").read_text() == SKELETON
+
+
+@pytest.mark.parametrize(("place", "reason"), [("/etc/passwd", "Not a directory"), ("x" * 300, "File name too long")])
+@pytest.mark.parametrize("words", [["start"], ["reset", "--yes"]])
+def test_a_folder_that_cannot_be_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], place: str, reason: str
+) -> None:
+    code, out, err = said(capsys, *words, place)
+    assert (code, out) == (3, "") and err.startswith(place) and err.endswith(f"cannot be written: {reason}\n")
+
+
+def test_reset_keeps_a_lesson_with_notes_and_makes_a_new_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "LESSON.md").write_text("my notes\n")
+    assert said(capsys, "reset", "--yes")[:2] == (0, "kv.py is new\n")
+    assert (folder / "LESSON.md").read_text() == "my notes\n"
+    assert said(capsys, "reset", "--yes", "new/folder")[0] == 0
+    assert (folder / "new" / "folder" / "kv.py").read_text() == SKELETON
+
+
+def test_a_question_left_unanswered_is_an_interruption(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stdin", terminal)
+    code, _, err = said(capsys, "reset")
+    assert (code, err.splitlines()[-1]) == (130, "kvtally: interrupted")
 
 
 def test_reset_asks_and_keeps_what_was_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +245,8 @@ def test_the_record_to_hand_in(folder: Path, capsys: pytest.CaptureFixture[str])
         (("check", "nowhere.py"), 3, "nowhere.py: no such file\n\nhint: `kvtally lab start DIR` writes one"),
         (("check", "."), 3, ".: cannot be read: "),
         (("check", "--step", "99"), 2, "no step `99`\n\nhint: known: 1 mul, "),
-        (("check", "--seed", "x"), 2, "`--seed` is 'x', expected a whole number"),
+        (("check", "--seed", "x"), 2, "`--seed` is 'x', expected an integer of at least 0\n\nhint: --seed-from"),
+        (("check", "--seed", "9" * 5000), 2, f"`--seed` is '{'9' * 40}…', expected an integer of at least 0"),
         (("check", "--seed", "-1"), 2, "`--seed` is -1, expected an integer of at least 0"),
         (("check", "--seed", "1", "--seed-from", "Ada"), 2, "`--seed` and `--seed-from` are both given"),
         (("check", "--seed-from", " "), 2, "`--seed-from` is empty, expected a name"),
@@ -218,7 +271,13 @@ def test_a_wrong_question_is_answered_with_a_hint(
     assert (got, out) == (code, "") and err.startswith(error), err
 
 
-@pytest.mark.parametrize("text", ["not json", "[]", '{"passed": ["nothing"], "hints": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    ["not json", "[]", '{"passed": ["nothing"], "hints": {}}', '{"passed": [[1]], "hints": {}}', "[" * 100_000,
+     '{"passed": [], "hints": {"mul": "x"}}', '{"passed": [], "hints": {"mul": -7}}',
+     '{"passed": [], "hints": {"mul": true}}', '{"passed": [], "hints": {"mul": ' + "9" * 5000 + "}}"],
+    ids=lambda text: text[:40],
+)  # fmt: skip
 def test_a_spoilt_place_is_said(folder: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     (folder / place.STATE).write_text(text)
     code, _, err = said(capsys, "hint")

@@ -29,7 +29,31 @@ PINNED = [
     ("count --prompt 0", 2, f"`--prompt` is 0, {MOST}"),
     ("count --prompt 2.5", 2, "`--prompt` is '2.5', expected an integer of at least 1"),
     ("count --new 9999999999999999", 2, f"`--new` is 9,999,999,999,999,999, {MOST}"),
-    ("count --prompt 1000000000000 --new 2", 2, "`end` is 1,000,000,000,001, " + MOST),
+    ("count --prompt 1000000000000 --new 2", 2, "`--prompt` 1,000,000,000,000 and 2 new tokens make a context of "
+     "1,000,000,000,001 tokens, expected at most 1,000,000,000,000"),
+    ("count gpt2 --prompt 1000000000000", 2, "`--prompt` 1,000,000,000,000 and 128 new tokens make a context of "
+     "1,000,000,000,127 tokens, expected at most 1,000,000,000,000"),
+    ("count gpt2 --lengths 1000000000000", 2, "`--prompt` 512 and 1,000,000,000,000 new tokens make a context of "
+     "1,000,000,000,511 tokens, expected at most 1,000,000,000,000"),
+    ("count gpt2 --turns 1000000000000+1,1+1", 2, "`--turns` make a context of 1,000,000,000,002 tokens, expected at "
+     "most 1,000,000,000,000"),
+    ("count --layers 1000000000000", 2,
+     "`--layers` is 1,000,000,000,000, expected an integer of at least 1 and at most 10,000"),
+    ("count --layers 2 --no-gate", 2, "`--no-gate` is given without `--mlp`, expected that as well"),
+    ("count gpt2 --by layer --format json", 2, "`--by` is given with `--format json`, where it means nothing\n\n"
+     "hint: JSON and CSV have every cell"),
+    ("count gpt2 --by term --format csv", 2, "`--by` is given with `--format csv`, where it means nothing\n\n"
+     "hint: JSON and CSV have every cell"),
+    ("facts gpt2 --source " + "9" * 5000, 2, f"`--source` is '{'9' * 40}…', expected an integer of at least 1"),
+    ("facts gpt2 --source 0", 2, f"`--source` is 0, {MOST}"),
+    ("zoo -n " + "9" * 5000, 2, f"`-n` is '{'9' * 40}…', expected an integer of at least 1"),
+    ("zoo -n 0", 2, "`-n` is 0, expected an integer of at least 1 and at most 256"),
+    ("zoo --new --format json", 2, "`--format` is given with `--new`, where it means nothing"),
+    ("zoo --new --only nope", 2, "`--only` is given with `--new`, where it means nothing"),
+    ("zoo --new -n 3", 2, "`-n` is given with `--new`, where it means nothing"),
+    ("zoo --new --out zz", 2, "`--out` is given with `--new`, where it means nothing"),
+    ("zoo --new --results zz", 2, "`--results` is given with `--new`, where it means nothing"),
+    ("zoo --new --engine ray", 2, "`--engine` is given with `--new`, where it means nothing"),
     ("count --batch many", 2, "`--batch` is 'many', expected an integer of at least 1"),
     ("count --new " + "9" * 5000, 2, f"`--new` is '{'9' * 40}…', expected an integer of at least 1"),
     ("count gpt2 --edit-at 512", 2, "`--edit-at` is 512, expected an integer of at least 0 and at most 511"),
@@ -102,6 +126,12 @@ def test_a_wrong_config_is_named_by_its_file(
 ) -> None:
     (tmp_path / "config.json").write_text(content)
     assert refused(["count", str(tmp_path)], capsys) == (code, f"{tmp_path}/{message}")
+
+
+@pytest.mark.parametrize("option", ["--layers", "--hidden", "--mlp", "--source"])
+def test_an_empty_number_is_none(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    least = 0 if option == "--mlp" else 1
+    assert refused(["count", option, ""], capsys) == (2, f"`{option}` is '', expected an integer of at least {least}")
 
 
 def test_an_unknown_model_type_is_shown_with_the_known_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import gzip
 import json
 import pickle
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ PICKLE = (
     'hint: write {"token_ids": […], "timestamp": …} lines where the pickle was made'
 )
 CHAINED = "\n\nhint: an id must stand for its whole prefix; write token ids or messages and they are chained here"
+
+LEVELS = 600 if sys.version_info < (3, 12) else 1200  # json reads them, and a function that calls itself cannot
+DEEP = "[" * LEVELS + "]" * LEVELS
+NAMELESS = {"type": "assistant", "sessionId": "s", "uuid": None, "message": {"usage": {"input_tokens": 64}}}
 
 LINES: list[tuple[list[object], str]] = [
     ([OK, '{"timestamp": 5, "inp'],
@@ -68,6 +73,22 @@ LINES: list[tuple[list[object], str]] = [
      "t.jsonl:1: `hash_runs` is [[1, 1, 1]], expected [first, count] pairs"),
     ([{"chunk_size": 256, "seq_len": 600, "chunk_hashes": ["a"]}],
      "t.jsonl:1: `chunk_hashes` has 1 for `seq_len` 600, expected 2"),
+    ([{"token_ids": [1], "output_length": 2**40}], f"t.jsonl:1: `output_length` is {2**40}, {INTEGER}"),
+    ([{"token_ids": [1], "output_length": 10**20}], f"t.jsonl:1: `output_length` is {10**20}, {INTEGER}"),
+    ([{"token_ids": [1], "output_length": "9" * 5000}], f"t.jsonl:1: `output_length` is '{'9' * 59}, {INTEGER}"),
+    ([{**OK, "timestamp": 10**400}], f"t.jsonl:1: `timestamp` is {10**59}, expected a number"),
+    ([{**OK, "timestamp": True}], "t.jsonl:1: `timestamp` is True, expected a number"),
+    ([{"token_ids": [1], "timestamp": 10**400}],
+     f"t.jsonl:1: the time is {10**59}, expected seconds or ISO 8601"),
+    ([{"token_ids": [1], "timestamp": True}], "t.jsonl:1: the time is True, expected seconds or ISO 8601"),
+    ([{"start_time_unix_nano": 10**400, "attributes": {"gen_ai.input.messages": "[]"}}],
+     f"t.jsonl:1: `start_time_unix_nano` is {10**59}, expected nanoseconds since the epoch"),
+    ([f'{{"messages": [{{"role": "user", "content": {DEEP}}}]}}'],
+     "t.jsonl:1: JSON nested too deep, expected a request"),
+    ([{"line": r"Finish: obj=GenerateReqInput(text='\x'), out={}"}],
+     r"t.jsonl:1: `text` is '\x', expected text as Python writes it"),
+    ([NAMELESS, NAMELESS],
+     "t.jsonl:1: a request without `requestId`, `id` or `uuid`, expected one of them"),
     ([{"token_ids": [-1] * 20}], "t.jsonl:1: a token id is negative or too large, expected 64-bit integers"),
     ([{"attributes": {"gen_ai.input.messages": "hi"}}],
      "t.jsonl:1: `gen_ai.input.messages` is 'hi', expected JSON"),
@@ -76,6 +97,7 @@ LINES: list[tuple[list[object], str]] = [
 WORDS = [
     ("replay", 2, "kvtally replay: no trace is named\n\nhint: name files, or - for stdin"),
     ("replay nowhere.jsonl", 3, "nowhere.jsonl: no such file, expected a trace"),
+    (f"replay {'a' * 300}", 3, f"{'a' * 300}: cannot be read: File name too long"),
     ("replay t.jsonl --block-size 24", 2,
      "`--block-size` is 24 and the trace has blocks of 16 tokens, expected a multiple: what is inside a block is "
      "not known"),
@@ -91,10 +113,23 @@ WORDS = [
     ("replay t.jsonl --policy mru --capacity 5", 2,
      "`--policy` is 'mru'; known: `arc`, `belady`, `fifo`, `lfu`, `lru`, `s3fifo`"),
     ("replay t.jsonl --policy lru --capacity 1e3", 2,
-     "`--capacity` is '1e3', expected blocks, such as 1000,10000"),
+     "`--capacity[0]` is '1e3', expected an integer of at least 1"),
+    ("replay t.jsonl --policy lru --capacity 5," + "9" * 5000, 2,
+     f"`--capacity[1]` is '{'9' * 40}…', expected an integer of at least 1"),
+    ("replay t.jsonl --policy '' --capacity 5", 2,
+     "`--policy` is ''; known: `arc`, `belady`, `fifo`, `lfu`, `lru`, `s3fifo`"),
+    ("replay t.jsonl --ttl -5", 2, "`--ttl` is -5, expected a number above 0"),
+    ("replay t.jsonl --ttl 0min", 2, "`--ttl` is 0, expected a number above 0"),
+    ("replay t.jsonl --ttl 1e400", 2, "`--ttl` is inf, expected a number above 0"),
+    ("replay t.jsonl --kv-cache-dtype banana", 2,
+     "`--kv-cache-dtype` is given without `--model`, expected that as well"),
+    ("replay t.jsonl --route random", 2, "`--route` is given without `--replicas`, expected that as well"),
+    ("replay t.jsonl --tokenizer nowhere.json", 3, "nowhere.json: no such file, expected a tokenizer.json"),
+    ("replay t.jsonl --by session --format csv", 2, "`--by` is given with `--format csv`, where it means nothing\n\n"
+     "hint: JSON has every part"),
     ("replay t.jsonl --by user", 2, "`--by` is 'user'; known: `model`, `session`, `tenant`"),
     ("replay t.jsonl --mode sglang", 2, "`--mode` is 'sglang'; known: `ideal`, `vllm`"),
-    ("replay t.jsonl --route best", 2,
+    ("replay t.jsonl --route best --replicas 2", 2,
      "`--route` is 'best'; known: `longest-prefix`, `random`, `round-robin`, `sticky`"),
     ("replay t.jsonl --format xml", 2, "`--format` is 'xml'; known: `csv`, `json`, `md`, `table`"),
     ("replay t.jsonl --trace-format pcap", 2,
@@ -129,6 +164,28 @@ def test_a_wrong_trace(records: list[object], message: str, capsys: pytest.Captu
 def test_a_wrong_question(words: str, code: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     write([OK])
     assert said(words, capsys) == (code, message)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--model nope", "--ttl banana", "--format json", "--html q.html", "--out o", "--by user", "--policy mru",
+     "--replicas 2", "--route random", "--cache-per model", "--min-prefix 2", "--mode vllm", "--capacity 3",
+     "--kv-cache-dtype fp8", "--engine ray"],
+)  # fmt: skip
+def test_what_convert_does_not_read_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write([OK])
+    expected = f"`{words.split(maxsplit=1)[0]}` is given with `convert`, where it means nothing"
+    assert said(f"replay convert t.jsonl --to x.parquet {words}", capsys) == (2, expected)
+    assert not Path("x.parquet").exists()
+
+
+@pytest.mark.parametrize("words", ["--trace-format tokens", "--trace-block-size 3", "--tokenizer t.json", "--skip-bad"])
+def test_what_ray_does_not_read_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = (
+        f"`{words.split(maxsplit=1)[0]}` is given with `--engine ray`, where it means nothing\n\n"
+        "hint: Ray reads what `kvtally replay convert` wrote"
+    )
+    assert said(f"replay t.parquet --engine ray {words}", capsys) == (2, expected)
 
 
 def test_a_pickle_is_never_loaded(capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,3 +234,24 @@ def test_ragpulse_without_its_lengths(capsys: pytest.CaptureFixture[str]) -> Non
         "t.jsonl:1: 1_sys_prompt.jsonl: cannot be read: No such file or directory\n\n"
         "hint: RAGPulse keeps lengths beside the trace",
     )
+
+
+SIDE = {
+    "no JSON": ('{"sys_prompt_id": 1, "token_length": 5}\n{"sys',
+                ":2: `{\"sys…` is not JSON (Unterminated string starting at), expected one request a line"),
+    "a number": ("3", ":1: a value of type int, expected a JSON object"),
+    "no length": ('\n{"sys_prompt_id": 1}', f":2: `token_length` is None, {INTEGER}"),
+    "a length of text": ('{"sys_prompt_id": 1, "token_length": "5"}', f":1: `token_length` is '5', {INTEGER}"),
+    "a length below 0": ('{"sys_prompt_id": 1, "token_length": -5}', f":1: `token_length` is -5, {INTEGER}"),
+    "no id": ('{"token_length": 5}', f":1: `sys_prompt_id` is None, {INTEGER}"),
+    "no UTF-8": ('{"sys_prompt_id": \udcff', ":1: `{\"sys_prompt_id\": \ufffd…` is not JSON (UnicodeDecodeError), "
+                 "expected one request a line"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIDE)
+def test_ragpulse_with_lengths_that_cannot_be_read(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    written, message = SIDE[name]
+    write([{"timestamp": 1, "input_length": 5, "hash_ids": {"sys_prompt": [1]}}])
+    Path("1_sys_prompt.jsonl").write_bytes(written.encode("utf-8", "surrogateescape"))
+    assert said("replay t.jsonl", capsys) == (2, f"t.jsonl:1: 1_sys_prompt.jsonl{message}")

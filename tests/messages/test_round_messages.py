@@ -15,11 +15,36 @@ pytest.importorskip("transformers")
 from kvtally.frontends.cli import main
 from kvtally.frontends.round_question import RoundQuestion, answer
 from kvtally.frontends.round_text import as_text
+from kvtally.pure import catalogue
 
+BIG = 5000 * "9"
+OWN = "hint: what a cache of your own keeps, you can round yourself: kvtally.live.schemes.rounded"
 PINNED = [
     ("round", 2, "MODEL is missing, expected one, or `--dial`\n\nhint: kvtally round llama"),
     ("round llama --format xml", 2, "`--format` is 'xml'; known: `csv`, `json`, `md`, `table`"),
-    ("round llama --tokens 1", 2, "`--tokens` is 1, expected an integer of at least 2 and at most 1,000,000,000,000"),
+    ("round llama --tokens 1", 2, "`--tokens` is 1, expected an integer of at least 2 and at most 1,000,000"),
+    (
+        "round llama --tokens 1000000000000",
+        2,
+        "`--tokens` is 1,000,000,000,000, expected an integer of at least 2 and at most 1,000,000",
+    ),
+    (f"round llama --group {BIG}", 2, f"`--group` is '{BIG[:40]}…', expected an integer of at least 0"),
+    *(
+        (f"round llama {flag} ''", 2, f"`{said}` is '', expected a type\n\nhint: kvtally round --help lists them")
+        for flag, said in {
+            "--kv-cache-dtype": "--kv-cache-dtype",
+            "-ctk": "--k-dtype",
+            "-ctv": "--v-dtype",
+            "--state-dtype": "--state-dtype",
+        }.items()
+    ),
+    ("round --dial --tokens ''", 2, "`--tokens` is given with `--dial`, where it means nothing"),
+    (
+        "round mine:adapter --full-size",
+        2,
+        "mine:adapter: `--full-size` is given and the model has its size, expected a config alone",
+    ),
+    ("round os:getcwd", 2, f"os:getcwd: `model` is a str, expected a transformers model\n\n{OWN}"),
     ("round llama --residual x", 2, "`--residual` is 'x', expected an integer of at least 0"),
     ("round llama --axis head", 2, "`--axis` is 'head'; known: `channel`, `token`"),
     ("round llama --text a --prompt b", 2, "`--text` and `--prompt` are both given, expected one of them"),
@@ -56,7 +81,7 @@ PINNED = [
     ("round --dial --tokens 9", 2, "`--tokens` is given with `--dial`, where it means nothing"),
     ("round --dial --format csv", 2, "`--format` is 'csv'; known: `json`, `table`"),
     ("round nowhere.gguf", 3, "nowhere.gguf: no such file, expected a .gguf file"),
-    ("round mine:adapter", 2, "mine:adapter: `round` was given an Adapter, expected a transformers model"),
+    ("round mine:adapter", 2, f"mine:adapter: `model` is an Adapter, expected a transformers model\n\n{OWN}"),
     (
         "round mamba --kv-cache-dtype bf16 --tokens 9",
         2,
@@ -83,7 +108,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
-@pytest.mark.parametrize(("line", "code", "said"), PINNED, ids=[line for line, *_ in PINNED])
+@pytest.mark.parametrize(("line", "code", "said"), PINNED, ids=[line[:50] for line, *_ in PINNED])
 def test_message(line: str, code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = main(shlex.split(line))
     out, err = capsys.readouterr()
@@ -129,6 +154,27 @@ def test_k_and_v_of_two_types(capsys: pytest.CaptureFixture[str]) -> None:
     ]  # fmt: skip
     assert main(["round", "llama", "-ctv", "int4", "--tokens", "9"]) == 0
     assert "exact / int4, V only" in capsys.readouterr().out
+
+
+LEFT_OUT = "K by token and by channel"
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_every_name_of_the_catalogue_is_rounded(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever a row of K is wide: what nobody asked for is left out where groups of 32 do not fit."""
+    assert main(["round", name, "--tokens", "40", "--format", "json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert [r["part"] for r in record["rows"]] == 4 * PARTS
+    assert not (record["compared"] and LEFT_OUT in record["conventions"])
+
+
+def test_the_comparison_that_is_left_out_is_said() -> None:
+    found = answer(RoundQuestion(model="gpt2", dtypes=("int8",), tokens=40))
+    assert found.conventions[LEFT_OUT] == "left out: a row of K is 16 wide, a group 32"
+    assert (len(found.rows), found.compared) == (3, ())
+    assert f"{LEFT_OUT}: left out: a row of K is 16 wide, a group 32." in as_text(found, "table").replace("\n", " ")
+    asked = answer(RoundQuestion(model="gpt2", dtypes=("bf16",), tokens=40))
+    assert LEFT_OUT not in asked.conventions, "it has no type to compare"
 
 
 def test_the_dial_needs_no_model(capsys: pytest.CaptureFixture[str]) -> None:

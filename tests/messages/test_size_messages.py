@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -62,7 +63,16 @@ PINNED = [
     ("size gpt2 --plot /nowhere/x.svg", 3,
      "/nowhere/x.svg: cannot be written: No such file or directory\n\nhint: choose another file for --plot"),
     ("size gpt2 --measure -ctk q8_0", 2,
-     "`--measure` is given with K and V of two types or with several devices, expected neither"),
+     "`--measure` is given with K and V of two types, several requests or several devices, expected one of each"),
+    ("size gpt2 --measure --batch 7", 2,
+     "`--measure` is given with K and V of two types, several requests or several devices, expected one of each"),
+    ("size gpt2 --gpu-memory-utilization banana", 2,
+     "`--gpu-memory-utilization` is given without `--memory`, expected that as well"),
+    ("size gpt2 --roofline --tensor-parallel-size 4", 2,
+     "`--roofline` is given with `--tensor-parallel-size 4`, expected one device: it is that of the whole model"),
+    ("size gpt2 --roofline --tokens 1000000000000", 2, "`--tokens` is 1,000,000,000,000 with `--roofline`, expected "
+     "less: a decode step adds one to them, and 1,000,000,000,000 are the most"),
+    ("size gpt2 --explain x --ridge 3", 2, "`--ridge` is given without `--roofline`, expected that as well"),
     ("size gpt2 --engine vllm -ctk q8_0", 2,
      "vllm: `k_dtype` is 'q8_0'; known: `bf16`, `fp16`, `fp32`, `fp8`, `fp8_e4m3`, `fp8_e5m2`, "
      "`fp8_per_token_head`, `int4_per_token_head`, `int8_per_token_head`, `nvfp4`"),
@@ -77,6 +87,20 @@ def test_a_wrong_question_is_answered_by_what_is_wrong(
 ) -> None:
     assert main(shlex.split(words)) == code
     assert capsys.readouterr().err.strip() == message
+
+
+@pytest.mark.parametrize(
+    "words", ["--html y.html", "--plot z.svg", "--measure", "--roofline", "--facts", "--batch 1", "--engine vllm"]
+)
+def test_what_an_explanation_does_not_do_is_refused(
+    words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = "GPU KV cache size: 290,864 tokens"
+    assert main(["size", "gpt2", "--explain", line, *words.split()]) == 2
+    expected = f"`{words.split(maxsplit=1)[0]}` is given with `--explain`, where it means nothing\n"
+    assert capsys.readouterr() == ("", expected)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_line_that_is_no_known_one_is_shown_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,6 +49,14 @@ ELSEWHERE = {
     "qwen4_exp", "qwen4_exp_text",
 }  # fmt: skip
 
+KINDS = (
+    "full_attention", "sliding_attention", "chunked_attention", "linear_attention", "indexed_attention", "conv",
+    "hybrid", "hybrid_sliding", "mamba", "attention", "recurrent", "moe", "mlp", "dense", "sparse",
+)  # fmt: skip
+SAME_KIND = {"mamba": "linear_attention", "attention": "full_attention"}  # old spellings
+# Without it, `full_attention` is an old spelling of `indexed_attention`.
+AS_LISTED = {family: {"per_layer_config": {}} for family in ("dots3_note", "dots3_note_text")}
+
 
 def read(config: dict[str, Any]) -> tuple[Any, tuple[Fact, ...]]:
     """Decoder and facts, with a source of 17 tokens where the family asks for one."""
@@ -100,6 +108,25 @@ def _is_ignored(config: dict[str, Any], name: str, before: object) -> bool:
     except InputError:
         return False
     return after == before and not any(fact.note for fact in facts if name in (fact.name, fact.source.split(".")[-1]))
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in ELSEWHERE])
+@pytest.mark.parametrize("name", ["layer_types", "layers_block_type", "mlp_layer_types"])
+def test_every_kind_of_layer_is_read_as_what_it_is_or_refused(family: str, name: str) -> None:
+    """No kind that any family knows is a traceback in another, or counted as a kind that it is not."""
+    bare = base(family)
+    decoder, facts = read(bare)
+    layers = {fact.name: fact.value for fact in facts}.get("num_hidden_layers", len(decoder.layers))
+    seen: dict[str, str] = {}
+    for kind in KINDS:
+        said = {name: [kind] * layers, **AS_LISTED.get(family, {})}
+        try:
+            made, facts = read(bare | ({"text_config": said} if "text_config" in bare else said))
+        except InputError:
+            continue
+        if not any(fact.note for fact in facts if fact.source.split(".")[-1] == name):
+            same = seen.setdefault(repr(made), SAME_KIND.get(kind, kind))
+            assert same == SAME_KIND.get(kind, kind), f"{family}: `{kind}` is read as `{same}`"
 
 
 @pytest.mark.parametrize("family", sorted(ELSEWHERE))

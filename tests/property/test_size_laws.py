@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 
 from kvtally.core.decoder import Decoder
 from kvtally.core.dtype import DTYPES
-from kvtally.core.passes import LONGEST
+from kvtally.core.passes import LONGEST, Pass
+from kvtally.pure.count_closed import count
+from kvtally.pure.roofline import loads, whole
 from kvtally.pure.size import cache_types, fits, held_bytes, longest, size
 from kvtally.pure.size_terms import products
-from strategies import decoders
+from strategies import decoders, pass_lists
 
 lengths = st.integers(0, 40)
 batches = st.integers(1, 5)
@@ -68,6 +70,14 @@ def test_what_fits_does_not_depend_on_where_the_search_starts(memory: int, each:
     found = longest(stairs, memory, near=near)
     assert stairs(found + 1, 1) > memory
     assert found == 0 or stairs(found, 1) <= memory
+
+
+@given(decoders(), pass_lists(), batches)
+def test_a_roofline_is_of_the_multiplications_counted(decoder: Decoder, passes: tuple[Pass, ...], batch: int) -> None:
+    """Twice as many FLOPs; of a single sequence, no matrix (bf16: two bytes for two FLOPs) is read for nothing."""
+    for p in {one for several in passes for one in several.each()}:
+        assert whole(loads(decoder, p, batch=batch)).flops == batch * count(decoder, [p]).flops
+        assert all(load.weights <= load.flops for load in loads(decoder, p))
 
 
 @given(st.sampled_from(sorted(DTYPES)), st.integers(0, 20), st.integers(1, 9))

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,10 @@ def written(folder: Path, *records: object, name: str = "trace.jsonl") -> str:
 def paths(requests: Requests) -> list[list[int]]:
     return [requests.path(r).tolist() for r in range(len(requests))]
 
+
+DEEP: list[object] = []  # json reads it, and a function that calls itself cannot
+for _ in range(600 if sys.version_info < (3, 12) else 1200):
+    DEEP = [DEEP]
 
 MOONCAKE = [
     {"timestamp": 0, "input_length": 40, "output_length": 3, "hash_ids": [0, 1, 2], "block_size": 16},
@@ -126,6 +131,44 @@ def test_hashes_of_64_bits_are_numbered_anew(tmp_path: Path) -> None:
     one, two = paths(found)
     assert one[0] == two[0]
     assert len({*one, *two}) == found.blocks == 3
+
+
+LOCAL = [  # the paths of records with ids of their own: the same in a record is the same block, and nothing else is
+    ([[0]], [[2**63]]),
+    ([[2**63]], [[2**63]]),
+    ([[2**62 - 1]], [[2**62 - 1]], [[0], [0, 2**62 - 1]]),
+    ([[2**62 - 1, 2**62]], [[2**62, 3, 0]], [[0], [0, 2]]),
+    ([[5, -1]], [[-1], [-1, 5]]),
+]
+
+
+@pytest.mark.parametrize(
+    ("form", "records"), [*(("hash_ids", one) for one in LOCAL), *(("hash_runs", one) for one in LOCAL[:-1])]
+)
+def test_ids_of_any_size_are_local_to_their_record(tmp_path: Path, form: str, records: list[list[list[int]]]) -> None:
+    lines = [{"id": str(n), "block_size": 64, "requests": [
+        {"t": 0, "in": 64 * len(path), form: path if form == "hash_ids" else [[i, 1] for i in path]} for path in each
+    ]} for n, each in enumerate(records)]  # fmt: skip
+    names: dict[tuple[int, int], int] = {}
+    wanted = [(n, path) for n, each in enumerate(records) for path in each]
+    for found, (n, path) in zip(paths(read([written(tmp_path, *lines)])), wanted, strict=True):
+        assert found == [names.setdefault((n, i), one) for i, one in zip(path, found, strict=True)]
+    assert len(set(names.values())) == len(names)
+
+
+def test_a_run_that_reaches_large_ids_is_those_ids(tmp_path: Path) -> None:
+    at = 2**62 - 2
+    inner = [{"t": 0, "in": 192, "hash_runs": [[at, 3]]}, {"t": 1, "in": 192, "hash_ids": [at, at + 1, at + 2]}]
+    one, two = paths(read([written(tmp_path, {"id": "x", "block_size": 64, "requests": inner})]))
+    assert one == two and len(set(one)) == 3
+
+
+def test_a_record_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
+    tokens = {"token_ids": [1, 2], "timestamp": 1}
+    bad = [{**tokens, "output_length": 10**20}, {**tokens, "timestamp": 10**400}, {"messages": [{"content": DEEP}]}]
+    found = read([written(tmp_path, *bad, {**tokens, "output_length": "7"})], block_size=2, skip_bad=True)
+    assert (paths(found), found.output_tokens.tolist(), found.time.tolist()) == ([[0]], [7], [1.0])
+    assert found.notes[0].startswith("3 bad records skipped, the first: ")
 
 
 def test_token_ids_are_chained(tmp_path: Path) -> None:

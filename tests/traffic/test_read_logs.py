@@ -181,6 +181,16 @@ def test_a_breakpoint_that_moves_changes_nothing(tmp_path: Path, tokenizer: str)
     assert two[: len(one)] == one
 
 
+@pytest.mark.parametrize("prefix", ["gen_ai.prompt", "llm.input_messages"])
+def test_messages_are_in_the_order_of_their_numbers(tmp_path: Path, tokenizer: str, prefix: str) -> None:
+    said = [SYSTEM, *[HI, THERE] * 6]
+    attributes = flat(prefix, (*said, THERE))
+    last = {name.replace(".13.", f".{'9' * 5000}."): value for name, value in attributes.items()}
+    turns = [{"messages": [*said, THERE], "timestamp": 1}, {"timestamp": 2, "attributes": last, "spanId": "a"}]
+    one, two = paths(read([written(tmp_path, *turns)], tokenizer=tokenizer, block_size=2))
+    assert one == two and len(one) == 14
+
+
 texts = st.text(max_size=3)
 trees = st.recursive(st.none() | st.integers() | texts, lambda inner: st.lists(inner, max_size=3)
                      | st.dictionaries(texts, inner, max_size=3), max_leaves=8)  # fmt: skip

@@ -121,7 +121,7 @@ def test_the_last_token_of_a_prompt_is_never_saved(paths: brute.Paths, data: st.
     lengths = [BLOCK * len(p) - (data.draw(st.integers(0, BLOCK - 1)) if p else 0) for p in paths]
     table = runs(of(paths, input_tokens=np.array(lengths, dtype=np.int64)))
     least = data.draw(st.integers(0, 4))
-    curve = table.token_curve(min_prefix=least)
+    curve = table.curves(min_prefix=least)[1]
     for capacity in range(table.requests.blocks + 1):
         hits = table.hits(capacity, min_prefix=least)
         want = [min(h * BLOCK, max(n - 1, 0)) for h, n in zip(hits.tolist(), lengths, strict=True)]

@@ -18,6 +18,18 @@ def test_the_worst_verdict_is_the_reports() -> None:
     only_power = Report(name="m", agreements=(made("same", "power"), made("unsupported")))
     assert (only_power.verdict, only_power.good) == ("unsupported", False)
     assert Report(name="m", agreements=(made("TIE"), made("unsupported"))).good
+
+
+def test_power_alone_is_good_where_all_of_it_ran() -> None:
+    seen = Report(name="m", agreements=(made("same", "power"), made("rounding", "power")))
+    assert (seen.verdict, seen.good) == ("rounding", True)
+    for other in ("unsupported", "blind", "not comparable"):
+        half = Report(name="m", agreements=(made("same", "power"), made(other, "power")))
+        assert (half.verdict, half.good) == (other, False)
+
+
+def test_the_record_of_two_groups_is_json() -> None:
+    both = Report(name="m", agreements=(made("same"), made("DEFECT", "edit")))
     assert json.loads(json.dumps(both.to_dict()))["groups"] == {"steps": "same", "edit": "DEFECT"}
 
 

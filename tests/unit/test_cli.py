@@ -114,6 +114,19 @@ def test_the_uncached_loop_is_lesson_for_one_layer_and_forward_otherwise(capsys:
     assert asked["sides"][0]["tally"]["comparisons"][1] == {"phase": "decode", "layer": 0, "pairs": 171_699}
 
 
+@pytest.mark.parametrize(
+    ("words", "prompt", "new"),
+    [("", 1, 100), ("--layers 2", 1, 100), ("--against executed", 1, 100), ("--chunk 4", 512, 128),
+     ("--edit-at 0", 512, 128), ("gpt2", 512, 128), ("gpt2 --chunk 4 --against executed", 16, 8),
+     ("--edit-at 3 --against executed", 16, 8)],
+)  # fmt: skip
+def test_lengths_that_are_not_given_are_those_of_the_help(
+    words: str, prompt: int, new: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = record(capsys, "count", *words.split())["question"]
+    assert (question["prompt"], question["new"]) == (prompt, new)
+
+
 def test_chunks_are_said_to_be_equal_work_only_where_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Equal work: " in printed(capsys, "count", "gpt2", "--chunk", "100")
     out = printed(capsys, "count", "gpt2", "--chunk", "100", "--kernel", "dense")

@@ -108,6 +108,11 @@ class TestWhatAFieldMeans:
             assert {layer.mixer.window for layer in read(family, use_sliding_window=False).layers} == {None}
             assert {layer.mixer.window for layer in read(family, use_sliding_window=...).layers} == {None}
 
+    def test_qwen3_moe_slides_everywhere_or_nowhere(self) -> None:
+        assert {layer.mixer.window for layer in read("qwen3_moe").layers} == {None}
+        slides = read("qwen3_moe", use_sliding_window=True, sliding_window=7, max_window_layers=...)
+        assert {layer.mixer.window for layer in slides.layers} == {7}
+
     def test_layer_types_come_before_the_rule(self) -> None:
         kinds = ["sliding_attention"] + ["full_attention"] * 4
         for family in ("qwen2", "qwen3", "gemma2", "gpt_oss"):

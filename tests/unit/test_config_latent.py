@@ -171,6 +171,19 @@ class TestIndexers:
         plain = read("dots3_note_text", use_dsa=False, use_sliding_window=False).layers[3]
         assert (plain.mixer, plain.beside) == (LATENT, (extra((None, 6)),))
 
+    def test_dots3_reads_what_each_layer_says_of_itself(self) -> None:
+        """As `Dots3NoteTextConfig` does: 64 in layers 0 and 1, whatever their kind; an index of no layer is refused."""
+        alone = {"kv_lora_rank": 64, "q_lora_rank": 8, "num_attention_heads": 2, "num_key_value_heads": 2}
+        config = {"head_dim": 13, "layer_types": ["indexed_attention", "full_attention", *["sliding_attention"] * 3]}
+        said = {"0": alone, "01": alone | {"head_dim": 4}, "4": {"kv_lora_rank": 5}}
+        layers = read("dots3_note_text", **config, per_layer_config=said).layers
+        assert [layer.mixer.kv_lora_rank for layer in layers] == [64, 64, 12, 12, 5]
+        assert [layer.mixer.num_heads for layer in layers] == [2, 2, 6, 6, 6]
+        assert [layer.mixer.top_k for layer in layers] == [7, None, None, None, None]
+        assert layers[0].beside == (replace(INDEXER, q_lora_rank=8), extra((None, 2)))
+        plain = read("dots3_note_text", **config, per_layer_config={})
+        assert {layer.mixer.kv_lora_rank for layer in plain.layers} == {12}
+
 
 V4: dict[str, Any] = {
     "hidden_size": 48, "vocab_size": 101, "num_hidden_layers": 3, "num_attention_heads": 6, "head_dim": 10,
@@ -283,7 +296,23 @@ REFUSED = [
         "`indexer_types[2]` is `full` and `index_topk_freq` is 4, expected that they agree",
     ),
     ("axk1", {"head_dim": 8}, "`head_dim` is 8, expected 4 or 9 or 13 or 16: a part of a latent head, or its latent"),
-    ("dots3_note_text", {"swa_head_dim": 250}, "the sliding layers have 64 heads, 256 wide by parts, expected their"),
+    ("dots3_note_text", {"swa_head_dim": 250}, "layer 2 has 64 heads, 256 wide by parts; its `num_key_value_heads` is"),
+    (
+        "dots3_note_text",
+        {"per_layer_config": {"5": {"kv_lora_rank": 64}}},
+        "`per_layer_config.5` names no layer, expected an index from 0 to 4",
+    ),
+    ("dots3_note_text", {"per_layer_config": {"x": {}}}, "`per_layer_config.x` names no layer, expected an index from"),
+    (
+        "dots3_note_text",
+        {"per_layer_config": {"0": {"num_attention_heads": 2}}},
+        "layer 0 has 2 heads, 13 wide by",
+    ),
+    (
+        "dots3_note_text",
+        {"head_dim": 13, "per_layer_config": {"0": {"index_topk": 5}}},
+        "`per_layer_config.0.index_topk` is 5, which bears on the cache or the work and is not read",
+    ),
 ]
 
 

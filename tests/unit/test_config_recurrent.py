@@ -20,7 +20,7 @@ from kvtally.pure import config_linear_attention as linear_attention
 from kvtally.pure import config_looped as looped
 from kvtally.pure import config_mamba as mamba
 from kvtally.pure import config_short_conv as short_conv
-from kvtally.pure.config import read_config
+from kvtally.pure.config import read_config, read_facts
 from kvtally.pure.count_closed import count
 from kvtally.pure.count_executed import execute
 from recurrent_parts import BASE, GQA, HEADS, HIDDEN, MLP, gates, of, read
@@ -228,6 +228,11 @@ def test_qwen3_next_attends_in_every_fourth_layer_with_a_gate_in_q_proj() -> Non
     decoder = read("qwen3_next", num_hidden_layers=4, head_dim=6, mlp_only_layers=[1], **HEADS, **GDN_FIELDS, **QWEN)
     linear, full = Layer(mixer=GDN, mlp=QWEN_EXPERTS), Layer(mixer=GATED, mlp=QWEN_EXPERTS)
     assert decoder == of(linear, Layer(mixer=GDN, mlp=MLP), linear, full)
+
+
+def test_facts_of_experts_say_nothing_of_layers_without() -> None:
+    _, facts = read_facts({"model_type": "qwen3_next", **QWEN, "intermediate_size": 34})
+    assert {fact.name: fact.note for fact in facts if fact.note} == {"intermediate_size": "no layer has this MLP"}
 
 
 def test_qwen3_5_is_read_from_its_text_config() -> None:

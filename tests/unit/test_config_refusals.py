@@ -132,6 +132,154 @@ def test_contradictions_name_what_was_found(family: str, changes: dict[str, Any]
     assert str(caught.value).startswith(f"config: {said}")
 
 
+# The same of families whose class fills in what is not said here.
+TWO = {"num_hidden_layers": 2}
+FOUR = {"num_hidden_layers": 4}
+BARE: list[tuple[str, dict[str, Any], str]] = [
+    *(
+        (family, TWO | {"layer_types": [kind, other]}, f"`layer_types[1]` is `{other}`; known: {known}")
+        for family, kind, other, known in (
+            ("lfm2", "conv", "linear_attention", "`full_attention`, `conv`, `attention`"),
+            ("lfm3", "conv", "mamba", "`full_attention`, `conv`, `sliding_attention`, `attention`"),
+            ("zaya", "hybrid", "full_attention", "`hybrid`, `hybrid_sliding`"),
+            ("inkling_text", "hybrid", "linear_attention", "`hybrid`, `hybrid_sliding`"),
+            ("inkling2_text", "hybrid_sliding", "attention", "`hybrid`, `hybrid_sliding`"),
+            ("minimax", "linear_attention", "hybrid", "`linear_attention`, `full_attention`, `mamba`, `attention`"),
+        )
+    ),
+    (
+        "zamba",
+        TWO | {"layers_block_type": ["mamba", "full_attention"]},
+        "`layers_block_type[1]` is `full_attention`; known: `linear_attention`, `hybrid`, `mamba`",
+    ),
+    ("zamba2", TWO | {"layers_block_type": ["mamba", "attention"]}, "`layers_block_type[1]` is `attention`; known: "),
+    (
+        "gemma2",
+        TWO | {"layer_types": ["full_attention"] * 2, "sliding_window_pattern": 3},
+        "`sliding_window_pattern` is 3, which bears on the cache or the work and is not read for `gemma2`",
+    ),
+    (
+        "gpt_oss",
+        TWO | {"layer_types": ["full_attention"] * 2, "sliding_window_pattern": 3},
+        "`sliding_window_pattern` ",
+    ),
+    (
+        "mpt",
+        {"n_heads": 6, "d_model": 48, "attn_config": {"kv_n_heads": 4}},
+        "`n_heads` is 6 and `attn_config.kv_n_heads` is 4, expected a whole number of query heads for each KV head",
+    ),
+    (
+        "gemma4_text",
+        {"attention_k_eq_v": True, "num_global_key_value_heads": 3},
+        "`num_attention_heads` is 8 by class default and `num_global_key_value_heads` is 3, expected a whole number",
+    ),
+    (
+        "gemma4_text",
+        {"per_layer_config": {"5": {"num_key_value_heads": 3}}},
+        "`num_attention_heads` is 8 by class default and `per_layer_config.5.num_key_value_heads` is 3, expected",
+    ),
+    (
+        "gemma4_text",
+        {"per_layer_config": {"30": {}}},
+        "`per_layer_config.30` names no layer, expected an index from 0 ",
+    ),
+    ("gemma4_text", {"per_layer_config": {"0": 5}}, "`per_layer_config.0` is 5, expected an object"),
+    (
+        "gemma4_text",
+        {"per_layer_config": {"0": {"skip": ["attention"]}}},
+        '`per_layer_config.0.skip` is ["attention"], which bears on the cache or the work and is not read',
+    ),
+    *(
+        (
+            family,
+            {"sliding_window": None},
+            "`layer_types[0]` is `sliding_attention` and `sliding_window` is null, expected a window",
+        )
+        for family in ("gemma3n_text", "gemma4_text", "gemma4_unified_text")
+    ),
+    (
+        "hy_v4",
+        FOUR | {"indexer_types": ["full"] * 4, "index_topk_freq": 3},
+        "`index_topk_freq` is 3, which bears on the cache or the work and is not read for `hy_v4`",
+    ),
+    (
+        "glm_moe_dsa",
+        FOUR | {"indexer_types": ["full"] * 4, "index_topk_pattern": "FSFF"},
+        '`indexer_types[1]` is `full` and `index_topk_pattern` is "FSFF", expected that they agree',
+    ),
+    (
+        "jamba",
+        FOUR | {"layers_num_experts": [1] * 4},
+        "`layers_num_experts[1]` is 1, expected 16: it follows from periods and offsets",
+    ),
+    (
+        "jamba",
+        FOUR | {"layers_block_type": ["attention"] * 4},
+        '`layers_block_type[0]` is "attention", expected "mamba": it follows from periods and offsets',
+    ),
+    (
+        "jamba",
+        FOUR | {"layer_types": ["full_attention"] * 4},
+        '`layer_types[0]` is "full_attention", expected "linear_',
+    ),
+    (
+        "bamba",
+        TWO | {"attn_layer_indices": [0], "layer_types": ["full_attention"] * 2},
+        '`layer_types[1]` is "full_attention", expected "linear_attention": attn_layer_indices lists those that attend',
+    ),
+    *(
+        (
+            "recurrent_gemma",
+            {"num_hidden_layers": 3, name: ["sliding_attention"] * 3},
+            f'`{name}[0]` is "sliding_attention", expected "linear_attention": it follows from block_types',
+        )
+        for name in ("layer_types", "layers_block_type")
+    ),
+    (
+        "laguna",
+        TWO | {"num_attention_heads_per_layer": []},
+        "`num_attention_heads_per_layer` has 0 entries and `num_hidden_layers` is 2, expected one for each layer",
+    ),
+    *(
+        ("minimax_m3_vl_text", TWO | {name: []}, f"`{name}` has 0 entries and `num_hidden_layers` is 2, expected one")
+        for name in ("layer_types", "mlp_layer_types", "moe_layer_freq")
+    ),
+    (
+        "minimax_m3_vl_text",
+        TWO | {"sparse_attention_config": {"sparse_attention_freq": []}},
+        "`sparse_attention_freq` has 0 entries and `num_hidden_layers` is 2, expected one for each layer",
+    ),
+    (
+        "minimax_m3_vl_text",
+        TWO | {"mlp_layer_types": ["sparse"] * 2, "moe_layer_freq": [0, 1]},
+        "`moe_layer_freq[0]` is 0, expected 1: mlp_layer_types says it",
+    ),
+    ("gpt_neo", {"num_layers": 2, "attention_types": []}, "`attention_types` covers 0 layers and `num_layers` is 2"),
+]
+
+
+@pytest.mark.parametrize(("family", "fields", "said"), BARE, ids=[f"{f}-{'-'.join(c)}" for f, c, _ in BARE])
+def test_contradictions_beside_class_defaults_name_what_was_found(
+    family: str, fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        read_config({"model_type": family, **fields})
+    assert str(caught.value).startswith(f"config: {said}")
+
+
+def test_lists_that_agree_with_what_they_follow_from_are_read() -> None:
+    jamba = {"model_type": "jamba", "num_hidden_layers": 2, "attn_layer_period": 2, "attn_layer_offset": 1}
+    lists = {
+        "layer_types": ["linear_attention", "full_attention"],
+        "layers_block_type": ["mamba", "attention"],
+        "layers_num_experts": [1, 16],
+    }
+    assert read_config(jamba | lists) == read_config(jamba)
+    gemma = {"model_type": "recurrent_gemma", "num_hidden_layers": 3}
+    kinds = ["linear_attention", "linear_attention", "sliding_attention"]
+    assert read_config(gemma | {"layer_types": kinds, "layers_block_type": kinds}) == read_config(gemma)
+
+
 def test_unknown_families() -> None:
     with pytest.raises(
         InputError, match=r"^x\.json: `model_type` is `vit`; known: .*`deepseek_v3`, .*`whisper`.*\n\nhint: "

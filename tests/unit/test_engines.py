@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -182,12 +182,36 @@ def test_sliding_cells(window: int, batch: int, rules: dict[str, Any], want: int
 
 
 def test_states_of_llama_cpp_are_float32() -> None:
-    found = reserved(
-        "llama.cpp", of(attends(head_dim=64), NET), 300, batch=2, state_dtype="bf16", k_dtype="q8_0", snapshots=1
-    )
+    found = reserved("llama.cpp", of(attends(head_dim=64), NET), 300, batch=2, k_dtype="q8_0", snapshots=1)
     assert found.reserved[1, "state"] == 2 * 2 * 4 * 10 * 12 * 4
     assert found.reserved[1, "conv"] == 2 * 2 * 3 * 96 * 4
     assert found.reserved[0, "k"] == 2 * 512 * 2 * 64 // 32 * 34
+
+
+# transformers: what its real caches have is in tests/unit/live
+
+
+@pytest.mark.parametrize("tp", [1, 2, 8])
+def test_a_convolution_keeps_a_tap_more_of_the_channels_on_a_device(tp: int) -> None:
+    """16 heads of 8 values; one group of 4 keys and 4 queries, which every device has."""
+    net = Recurrent(conv_channels=16 * 8 + 2 * 4, conv_kernel=4, num_heads=16, key_dim=4, value_dim=8)
+    found = reserved("transformers", of(net), 10, batch=3, tensor_parallel=tp)
+    assert found.reserved[0, "conv"] == 3 * 4 * (16 * 8 // tp + 2 * 4) * 2
+    assert 3 * found.reserved[0, "conv"] == 4 * found.held[0, "conv"]
+
+
+def test_a_shifted_token_is_no_tap() -> None:
+    net = Recurrent(conv_channels=10, conv_kernel=2, shifted=3)
+    beside = Layer(mixer=FULL, beside=(net, replace(net, conv_channels=7, shifted=0)))
+    found = reserved("transformers", Decoder(hidden_size=24, vocab_size=0, layers=(beside,)), 10)
+    assert found.reserved[0, "conv"] == (2 * 10 + 3 + 2 * 7) * 2
+
+
+def test_a_static_cache_may_be_as_short_as_its_windows() -> None:
+    found = reserved("transformers", of(SLIDES, NET), 250, cache="static", max_cache_len=100)
+    assert found.reserved[0, "k"] == 100 * TOKEN // 2
+    with pytest.raises(InputError, match="`max_cache_len` is 99, expected at least 100"):
+        reserved("transformers", of(SLIDES, NET), 250, cache="static", max_cache_len=99)
 
 
 # Laws
@@ -252,11 +276,23 @@ def test_every_choice_is_a_convention(engine: str) -> None:
         ("llama.cpp", {"tensor_parallel": 2}, "llama.cpp splits models by layers"),
         ("llama.cpp", {"version": "2024"}, "`version` is '2024'; known: "),
         ("transformers", {"cache": "paged"}, "`cache` is 'paged'; known: `dynamic`, `static`"),
+        ("transformers", {"block_size": 7}, "`block_size` is 7, and transformers has no pages\n\nhint: leave it out"),
+        ("llama.cpp", {"block_size": 7}, "`block_size` is 7, and llama.cpp has no pages\n\nhint: leave it out"),
+        ("sglang", {"block_size": 7, "page_size": 3}, "`block_size` is 7 and `page_size` 3, expected one of them"),
+        ("transformers", {"max_cache_len": 30}, "`max_cache_len` is 30 and `cache` `dynamic`, expected `static`"),
+        ("transformers", {"cache": "static", "max_cache_len": 29}, "`max_cache_len` is 29, expected at least 30: "),
+        ("llama.cpp", {"n_ctx": 89, "batch": 3}, "`n_ctx` is 89, expected at least 90: the tokens of all requests"),
+        ("llama.cpp", {"state_dtype": "bf16"}, "`state_dtype` is 'bf16'; known: `fp32`"),
+        ("sglang", {"swa_full_tokens_ratio": "x"}, "`swa_full_tokens_ratio` is x, expected more than 0 and at most 1"),
+        ("vllm", {"hybrid": "no"}, "`hybrid` is 'no', expected True or False"),
+        ("llama.cpp", {"unified": 1}, "`unified` is 1, expected True or False"),
+        ("llama.cpp", {"swa_full": "no"}, "`swa_full` is 'no', expected True or False"),
+        ("llama.cpp", {"flash_attention": None}, "`flash_attention` is None, expected True or False"),
     ],
 )
 def test_refusals(engine: str, options: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as caught:
-        reserved(engine, of(attends(head_dim=64)), 10, **options)
+        reserved(engine, of(attends(head_dim=64)), 30, **options)
     assert says in str(caught.value)
 
 

@@ -7,18 +7,28 @@ from math import inf, nan
 
 import pytest
 
-from kvtally import Attention, Decoder, InputError, Layer, edited, lesson
+from kvtally import Attention, Decoder, Experts, InputError, Layer, edited, lesson
 from kvtally.core.errors import UnreadableError, require_int, require_number, require_one_of
 from kvtally.core.latent_mixer import LatentAttention
 from kvtally.core.mixer import CrossAttention
 from kvtally.core.strided_span import StridedSpan
+from kvtally.core.tally import total
 from kvtally.pure.size import fits, longest
 
 
 @pytest.mark.parametrize("value", [True, "3", None, inf, nan, -inf])
 def test_what_is_no_finite_number_is_refused(value: object) -> None:
-    with pytest.raises(InputError, match=r"`n` is .*, expected a number $"):
+    with pytest.raises(InputError, match=r"`n` is .*, expected a number$"):
         require_number("n", value)
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), 2**20_000], ids=["large", "below 0", "no text"])
+def test_an_integer_that_no_float_holds_is_refused(value: int) -> None:
+    with pytest.raises(InputError) as error:
+        require_number("n", value, least=0)
+    bits = f"an integer of {value.bit_length():,} bits"
+    assert str(error.value) == f"`n` is {bits}, expected a number of at least 0 that a float holds"
+    assert require_number("n", 2**1023, least=0) == 2**1023
 
 
 @pytest.mark.parametrize(
@@ -79,6 +89,10 @@ NAMED: list[tuple[str, Callable[[], object]]] = [
     ("top_k", lambda: StridedSpan(stride=2, top_k=0)),
     ("memory", lambda: longest(lambda _tokens, _batch: 1, -1)),
     ("memory", lambda: fits(lambda _tokens, _batch: 1, -1, 9)),
+    ("shared_gate", lambda: Experts(num_experts=4, per_token=2, width=3, shared=5, shared_gate=-2)),
+    ("shared_gate", lambda: Experts(num_experts=4, per_token=2, width=3, shared=5, shared_gate="a")),  # type: ignore[arg-type]
+    ("shared_gate` is 2 without", lambda: Experts(num_experts=4, per_token=2, width=3, shared_gate=2)),
+    ("tallies", lambda: total([])),
     ("outside", lambda: Decoder(hidden_size=2, vocab_size=3, layers=(Layer(),), outside=((0, 2),))),
     ("head", lambda: Decoder(hidden_size=2, vocab_size=3, layers=(Layer(),), head=((2, 0),))),
 ]

@@ -151,6 +151,46 @@ def test_too_long() -> None:
         explain("x" * 100_001, LLAMA)
 
 
+def test_recurrent_memory_counts_all_layers() -> None:
+    net = Recurrent(conv_channels=640, conv_kernel=4, num_heads=6, key_dim=64, value_dim=96)
+    decoder = of(net, attends(), net)
+    _, line = lines(decoder, Asked(tokens=300, types=cache_types("fp16")), LlamaCppRules())
+    assert explain(line, decoder).status == "exact"
+    found = explain(line.replace("3 layers", "99 layers"), decoder)
+    assert found.status == "differs"
+    assert found.notes == ("the size is the same by chance: the line counts 99 layers, the model has 3",)
+    assert explain(line, of(net, net, net)).notes == ("32.4% less than computed",)  # 0.30 MiB against 0.4439
+
+
+TOKENS, CACHE, POOL = (FORMS[name][1] for name in ("vLLM tokens", "llama.cpp cache", "SGLang pool"))
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "says"),
+    [
+        (TOKENS, {"foo": 1}, "`foo` is no choice of vllm; known: `block_size`, `max_batched_tokens`"),
+        (POOL, {"nonsense": 3}, "`nonsense` is no choice of vllm; known: `block_size`"),
+        (TOKENS, {"hybrid": "no"}, "`hybrid` is 'no', expected True or False"),
+        (POOL, {"mamba_blocks": 2}, "`mamba_blocks` is a choice of vLLM, and no line is one of vLLM's"),
+        (POOL, {"block_size": 0}, "`block_size` is 0, expected an integer of at least 1"),
+        (CACHE, {"block_size": 16}, "`block_size` is 16, and llama.cpp has no pages"),
+        (CACHE, {"tensor_parallel": 8}, "`tensor_parallel` is 8, expected 1: llama.cpp splits models by layers"),
+        (f"{TOKENS}\n{CACHE}", {"tensor_parallel": 2}, "`tensor_parallel` is 2, expected 1: llama.cpp splits"),
+        (TOKENS, {"tokens": "many"}, "`tokens` is 'many', expected an integer of at least 1"),
+        (TOKENS, {"memory": -1}, "`memory` is -1, expected an integer of at least 1"),
+    ],
+)
+def test_an_option_that_no_line_takes_is_refused(text: str, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        explain(text, LLAMA, **options)
+    assert says in str(caught.value)
+
+
+def test_a_choice_of_vllm_is_for_its_lines_alone() -> None:
+    found = explain_all(f"{POOL}\n{TOKENS}", LLAMA, hybrid=False, block_size=32, tensor_parallel=2)
+    assert [one.engine for one in found] == ["SGLang", "vLLM"]
+
+
 def test_a_model_without_keys() -> None:
     net = Recurrent(conv_channels=640, conv_kernel=4, num_heads=6, key_dim=64, value_dim=96)
     with pytest.raises(InputError, match="no layer of the model keeps K and V"):

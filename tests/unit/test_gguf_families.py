@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kvtally import Attention, Decoder, Layer, Mlp
+from kvtally.core.errors import InputError
 from kvtally.core.mlp import Experts
 from kvtally.core.recurrent_mixer import Recurrent
 from kvtally.core.tally import Term
@@ -273,6 +274,15 @@ def test_mimo2_names_its_layers_of_experts_by_its_tensors(tmp_path: Path) -> Non
         "layer_types": ["sliding_attention" if slide else "full_attention" for slide in slides[:LAYERS]],
     }  # fmt: skip
     assert read_gguf(written(tmp_path / "mimo.gguf", "mimo2", keys, names)) == read_config(config)
+
+
+@pytest.mark.parametrize("arch", ["mimo2", "gemma4"])
+def test_windows_that_only_the_file_could_list_are_refused_where_it_does_not(arch: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "m.gguf", arch, KEYS | {"attention.sliding_window": 11})
+    with pytest.raises(
+        InputError, match=rf"`{arch}\.attention\.sliding_window_pattern` is missing, expected a boolean"
+    ):
+        read_gguf(path)
 
 
 def test_nemotron_h_has_one_part_a_layer(tmp_path: Path) -> None:

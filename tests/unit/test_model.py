@@ -80,7 +80,9 @@ def test_a_file_too_large_is_refused_unread(folder: Path) -> None:
     assert LARGEST_FILE == 16_777_216
 
 
-MISSING = ["nowhere/config.json", "./nowhere", "/nowhere", "missing.gguf", "missing.json"]
+LONG = "a" * 300  # longer than a file system takes
+MISSING = ["nowhere/config.json", "./nowhere", "/nowhere", "missing.gguf", "missing.json", f"{LONG}.json"]
+MISSING += [f"{LONG}.gguf", f"./{LONG}"]
 
 
 @pytest.mark.parametrize("name", MISSING)

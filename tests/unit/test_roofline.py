@@ -8,7 +8,7 @@ import pytest
 
 from kvtally.core.decoder import Decoder, Layer
 from kvtally.core.errors import InputError
-from kvtally.core.mixer import Attention
+from kvtally.core.mixer import Attention, CrossAttention
 from kvtally.core.mlp import Experts, Mlp
 from kvtally.core.passes import Pass
 from kvtally.core.recurrent_mixer import Recurrent
@@ -93,6 +93,48 @@ def test_a_layer_that_reads_anothers_k_and_v_reads_and_does_not_write() -> None:
     mixer = Attention(num_heads=4, num_kv_heads=2, head_dim=8)
     decoder = Decoder(hidden_size=12, vocab_size=0, layers=(Layer(mixer=mixer), Layer(mixer=mixer, reads=0)))
     assert by_work(decoder, step(9))[ATTENTION].cache == (10 + 9) * 2 * 16 * 2
+
+
+def test_a_short_convolution_moves_its_inputs() -> None:
+    mixer = Recurrent(matrices=((Term.in_proj, None, 40),), conv_channels=5, conv_kernel=4)
+    decoder = Decoder(hidden_size=12, vocab_size=0, layers=(Layer(mixer=mixer),))
+    found = by_work(decoder, step(9))[RECURRENCE]
+    assert (found.flops, found.cache) == (0, 2 * 3 * 5 * 2)
+
+
+def test_what_is_not_kept_is_not_written() -> None:
+    state = Recurrent(matrices=((Term.in_proj, None, 40),), num_heads=3, key_dim=4, value_dim=5)
+    mixer = Attention(num_heads=4, num_kv_heads=2, head_dim=8)
+    decoder = Decoder(hidden_size=12, vocab_size=0, layers=(Layer(mixer=mixer, beside=(state,)),))
+    found = by_work(decoder, Pass(new=6, past=9, keep=False))
+    assert (found[ATTENTION].cache, found[RECURRENCE].cache) == (9 * 2 * 16 * 2, 60 * 4)
+    assert by_work(decoder, Pass(new=6, keep=False))[RECURRENCE].cache == 0
+
+
+def test_k_and_v_of_an_encoder_are_made_by_the_pass_that_starts() -> None:
+    """A step reads q_proj and o_proj of both attentions; k_proj and v_proj of its own one alone."""
+    mixer = Attention(num_heads=4, num_kv_heads=2, head_dim=8)
+    cross = CrossAttention(num_heads=4, num_kv_heads=2, head_dim=8, source=10)
+    decoder = Decoder(hidden_size=12, vocab_size=0, layers=(Layer(mixer=mixer, cross=cross),))
+    queries, keys = 4 * 12 * 32, 2 * 12 * 16
+    found = by_work(decoder, step(9))[PROJECTIONS]
+    assert (found.flops, found.weights) == (2 * (queries + keys),) * 2
+    first = by_work(decoder, Pass(new=6))[PROJECTIONS]
+    assert (first.flops, first.weights) == (2 * (6 * (queries + keys) + 10 * keys), 2 * (queries + 2 * keys))
+
+
+def test_experts_are_chosen_by_the_rows_that_attend() -> None:
+    mlp = Experts(num_experts=8, per_token=2, width=5)
+    decoder = Decoder(hidden_size=12, vocab_size=0, layers=(Layer(mlp=mlp),) * 2)
+    router, expert = 12 * 8, 3 * 12 * 5
+    found = by_work(decoder, Pass(new=3, attending=1), batch=1)[MLP]
+    assert found.weights == 2 * (2 * router + (6 + 2) * expert)
+    assert found.flops == 2 * (3 + 1) * (router + 2 * expert)
+
+
+def test_several_passes_are_refused() -> None:
+    with pytest.raises(InputError, match="`times` is 10, expected 1: every pass moves its weights again"):
+        loads(read_model("gpt2"), Pass(new=1, times=10, phase="decode"))
 
 
 def test_a_smaller_cache_is_read_with_fewer_bytes() -> None:

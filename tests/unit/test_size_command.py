@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from fractions import Fraction
+from html import unescape
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -70,6 +72,13 @@ def test_devices_share_weights_and_heads() -> None:
     assert answer(q).request == 131_072 // 8 * 1000
 
 
+def test_a_block_size_is_for_the_engines_with_pages(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "gpt2", "--tokens", "100", "--block-size", "64")
+    reserved = dict(re.findall(r"^  (\S+) +([\d,]+) ", text, re.MULTILINE))
+    assert reserved["vllm"] == "7,077,888", "100 tokens in 2 pages of 64, and the null page: 3 * 64 * 36,864"
+    assert reserved["transformers"] == "3,686,400", "100 * 36,864"
+
+
 def test_what_does_not_fit_is_answered_by_1(capsys: pytest.CaptureFixture[str]) -> None:
     printed(capsys, "llama-3.1-8b", "--memory", "4GiB", code=1)
     printed(capsys, "llama-3.1-8b", "--memory", "5GiB", "--batch", "1")
@@ -92,6 +101,15 @@ def test_csv_has_every_cell(capsys: pytest.CaptureFixture[str]) -> None:
     held = [int(row["bytes"]) for row in rows if row["name"] == "held"]
     assert held == [10 * 768 * 2] * 24
     assert {row["name"] for row in rows} == {"held", "transformers", "vllm", "sglang", "llama.cpp"}
+
+
+def test_csv_says_what_fits_where_a_memory_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("gpt2", "--memory", "1GiB", "--batch", "1000", "--format")
+    rows = list(csv.DictReader(io.StringIO(printed(capsys, *words, "csv", code=1))))
+    record = json.loads(printed(capsys, *words, "json", code=1))
+    expected = {room["name"]: (room["requests"], room["longest"]) for room in record["rooms"]}
+    assert {row["name"]: (int(row["requests"]), int(row["longest"])) for row in rows} == expected
+    assert "requests" not in next(csv.DictReader(io.StringIO(printed(capsys, "gpt2", "--format", "csv"))))
 
 
 def test_markdown_has_exact_numbers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,3 +168,20 @@ def test_the_page_has_every_number(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "2 × 32 × 8 × 32,768 × 128 × 2" in page
     assert "4,294,967,296" in page
     assert "kvtally</bdi> <bdi>size" in page
+
+
+def test_the_page_has_what_stands_below_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "size.html"
+    out = printed(capsys, "gpt2", "--html", str(path), "--roofline", "--facts")
+    page = path.read_text()
+    sections = re.findall(r"<section><h2><bdi>(\w+)</bdi></h2>.*?<pre>(.*?)</pre>", page, re.DOTALL)
+    shown = {title: re.sub("<[^>]+>", "", text) for title, text in sections}
+    assert list(shown) == ["Roofline", "Facts"]
+    assert out.endswith("\n\n".join(unescape(text) for text in shown.values()) + "\n")
+
+
+def test_the_page_has_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("transformers", reason="--measure builds a real model")
+    path = tmp_path / "size.html"
+    printed(capsys, "gpt2", "--tokens", "16", "--html", str(path), "--measure")
+    assert "<bdi>Measured</bdi>" in path.read_text() and "12 layers agree" in path.read_text()

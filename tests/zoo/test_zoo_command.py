@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -37,11 +38,68 @@ def test_results_of_something_else_are_refused(tmp_path: Path, capsys: pytest.Ca
     assert "has a line that is no row of the zoo, expected what --results wrote" in capsys.readouterr().err
 
 
+KEPT = Row(name="llama", built=GOOD, ran=GOOD, read=GOOD, held=GOOD, traced=GOOD, transformers=version())
+LINE = json.dumps(KEPT.to_dict()) + "\n"
+
+
+@pytest.mark.parametrize("text", [LINE + "[" * 100_000 + "\n", LINE + "mine", '{"name": 3}\n', "[]\n", '{"na"'])
+def test_a_line_that_is_no_row_is_refused_and_the_file_stays(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "results.jsonl"
+    file.write_text(text)
+    cut = text == '{"na"'
+    assert main(["zoo", "--only", "nope" if cut else "llama", "--results", str(file)]) == (2 if cut else 3)
+    assert ("no row of the zoo" in capsys.readouterr().err) is not cut
+    assert file.read_text() == text
+
+
+@pytest.mark.parametrize("length", [1, 5, 9, 30, -1])
+def test_a_row_cut_short_is_dropped_with_a_note(
+    length: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "results.jsonl"
+    file.write_text(LINE + LINE.replace("llama", "gpt2")[:length])
+    assert main(["zoo", "--only", "llama", "--results", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("architecture") and err == f"{file}: the last row was cut short, and is left out\n"
+    assert file.read_text() == LINE
+
+
+@pytest.mark.parametrize(("place", "reason"), [("/nowhere/a", "No such file or directory"),
+                                               ("x" * 300, "File name too long"), ("/", "Is a directory")])  # fmt: skip
+def test_results_that_cannot_be_kept_are_named_before_anything_runs(
+    place: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["zoo", "--only", "llama", "--results", place]) == 3
+    hint = "\n\nhint: choose another file for --results\n"
+    assert capsys.readouterr() == ("", f"{place}: cannot be written: {reason}{hint}")
+
+
+def test_a_table_that_cannot_be_written_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that goes while the sweep runs."""
+    import shutil
+
+    from kvtally.frontends import zoo
+
+    def gone(*_: object) -> str:
+        shutil.rmtree(tmp_path / "there")
+        return "the table"
+
+    file = tmp_path / "results.jsonl"
+    file.write_text(LINE)
+    (tmp_path / "there").mkdir()
+    monkeypatch.setattr(zoo, "_text", gone)
+    assert main(["zoo", "--only", "llama", "--results", str(file), "--out", str(tmp_path / "there" / "t")]) == 3
+    out, err = capsys.readouterr()
+    assert out == "the table\n" and "cannot be written: No such file or directory" in err
+
+
 def test_rows_that_are_kept_are_shown_without_running_anything(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import json
-
     file, page = tmp_path / "results.jsonl", tmp_path / "zoo.md"
     no = Outcome(ok=False, note="layer 1: 3 against 4 | in <the> cache")
     kept = [

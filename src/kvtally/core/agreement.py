@@ -13,6 +13,8 @@ GROUPS = ("power", "steps", "static", "padding", "edit", "batch", "reuse", "wind
 VERDICTS = ("DEFECT", "LOSSY", "not comparable", "blind", "TIE", "rounding", "same", "unsupported")  # worst first
 DEFECTS = ("DEFECT", "LOSSY")  # the cache is wrong
 PASSED = ("same", "rounding", "TIE")
+PRECISIONS = ("float64", "float32", "bfloat16", "float16")
+LONGEST_RUN = 1_000_000  # tokens of a text that a model is run on, twice and more
 THRESHOLD = 1e-6  # of the logits' scale, in true float64: rounding stays below 5e-8, real defects start at 4e-5
 
 
@@ -114,9 +116,13 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """The worst verdict of all scenarios; where none of those that use a cache ran, `unsupported` at best."""
+        """The worst verdict of all scenarios; where none of those that were to use a cache ran, `unsupported` at best.
+
+        Power asked for alone is an answer of its own: whether the check can see, in all of its scenarios.
+        """
         found = {a.verdict for a in self.agreements}
-        if not any(a.verdict != "unsupported" for a in self.agreements if a.group != "power"):
+        used = [a for a in self.agreements if a.group != "power"]
+        if "unsupported" in found and not any(a.verdict != "unsupported" for a in used):
             found -= set(PASSED)
         return next((v for v in VERDICTS if v in found), "unsupported")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from kvtally.core.errors import InputError, require_int
 from kvtally.core.latent_mixer import LatentAttention
-from kvtally.core.mixer import Attention, Mixer
+from kvtally.core.mixer import Attention, CrossAttention, Mixer
 from kvtally.core.mlp import Experts, Mlp
 from kvtally.core.recurrent_mixer import Recurrent
 from kvtally.core.tally import Term
@@ -215,13 +215,15 @@ def added(a: Mapping[Term, int], b: Mapping[Term, int]) -> dict[Term, int]:
     return {term: a.get(term, 0) + b.get(term, 0) for term in (*a, *(t for t in b if t not in a))}
 
 
+def kv_heads(mixer: Mixer) -> int:
+    """Heads that keep K and V of their own: 1 for a latent, compressed entries, index keys, which serve all heads."""
+    if isinstance(mixer, Attention | CrossAttention):
+        return mixer.num_kv_heads
+    return mixer.num_heads if isinstance(mixer, LatentAttention) and mixer.per_head else 1
+
+
 def _kv_shape(mixer: Mixer) -> tuple[object, ...]:
-    heads = 1
-    if isinstance(mixer, Attention):
-        heads = mixer.num_kv_heads
-    elif isinstance(mixer, LatentAttention) and mixer.per_head:
-        heads = mixer.num_heads
-    return (type(mixer), heads, mixer.kv_per_token)
+    return (type(mixer), kv_heads(mixer), mixer.kv_per_token)
 
 
 def _pattern(layers: tuple[Layer, ...]) -> list[int]:

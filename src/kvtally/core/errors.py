@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import isfinite
+from sys import float_info
 
 
 class KvtallyError(Exception):
@@ -73,7 +74,10 @@ def require_number(
     0.001
     """
     known = ((least, "of at least"), (above, "above"), (below, "below"))
-    bounds = "a number " + " and ".join(f"{word} {bound:g}" for bound, word in known if bound is not None)
+    said = " and ".join(f"{word} {bound:g}" for bound, word in known if bound is not None)
+    bounds = f"a number {said}".rstrip()
+    if isinstance(value, int) and abs(value) > float_info.max:
+        raise InputError(f"`{name}` is an integer of {value.bit_length():,} bits, expected {bounds} that a float holds")
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise InputError(f"`{name}` is {value!r}, expected {bounds}")
     low = (least is not None and value < least) or (above is not None and value <= above)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kvtally.core.compressed_mixer import CompressedAttention
-from kvtally.core.decoder import Decoder, Layer
+from kvtally.core.decoder import Decoder, Layer, kv_heads
 from kvtally.core.errors import InputError, require_int
 from kvtally.core.indexer_mixer import Indexer
 from kvtally.core.latent_mixer import LatentAttention
@@ -21,6 +21,7 @@ class Holding:
 
     `part` is k, v, latent, index, conv, state or cross; `values` tells V from K. `mixer` is whose they are,
     `readers` are those of layers that read them too. `grows` False: they are kept once, whatever the context.
+    `taps`: they are inputs of a convolution, a row for each tap but the newest.
 
     >>> from kvtally.core.decoder import lesson
     >>> [(h.part, h.heads, h.width, h.tokens(100)) for h in holdings(lesson())[0]]
@@ -33,6 +34,7 @@ class Holding:
     mixer: Mixer
     values: bool = False
     grows: bool = True
+    taps: bool = False
     readers: tuple[Mixer, ...] = ()
 
     def tokens(self, context: int) -> int:
@@ -78,11 +80,7 @@ def rows_of(layer: Layer, mixer: Mixer, tp: int = 1) -> tuple[Holding, ...]:
     """What a mixer of `layer` keeps on one of `tp` devices, or reads where another layer keeps it for it."""
     if isinstance(mixer, Recurrent):
         return _state(mixer, tp)
-    heads = 1  # of compressed attention, of a latent, and of index keys: they serve all query heads
-    if isinstance(mixer, Attention | CrossAttention):
-        heads = mixer.num_kv_heads
-    elif isinstance(mixer, LatentAttention) and mixer.per_head:
-        heads = mixer.num_heads
+    heads = kv_heads(mixer)
     if isinstance(mixer, Attention | CrossAttention | LatentAttention | CompressedAttention):
         _whole("query heads", mixer.num_heads, tp)
     names = _names(mixer, cross=mixer is layer.cross)
@@ -106,7 +104,8 @@ def _names(mixer: Mixer, *, cross: bool) -> tuple[str, str]:
 def _state(mixer: Recurrent, tp: int) -> tuple[Holding, ...]:
     heads = _whole("state heads", mixer.num_heads, tp)
     scanned = _whole("scanned elements", mixer.scanned, tp)
-    conv = Holding(part="conv", heads=mixer.conv_kernel - 1, width=_channels(mixer, tp), mixer=mixer, grows=False)
+    taps, channels = mixer.conv_kernel - 1, _channels(mixer, tp)
+    conv = Holding(part="conv", heads=taps, width=channels, mixer=mixer, grows=False, taps=True)
     shift = Holding(part="conv", heads=1, width=mixer.shifted, mixer=mixer, grows=False)
     state = Holding(part="state", heads=heads, width=mixer.key_dim * mixer.value_dim, mixer=mixer, grows=False)
     return conv, shift, state, Holding(part="state", heads=1, width=scanned, mixer=mixer, grows=False)

@@ -69,10 +69,13 @@ class Experts:
         require_int("per_token", self.per_token, least=1, most=self.num_experts)
         require_int("width", self.width, least=1)
         require_int("shared", self.shared, least=0)
+        require_int("shared_gate", self.shared_gate, least=0)
         for width in (*self.router, *(() if self.latent is None else (self.latent,))):
             require_int("router or latent", width, least=1)
         if self.shared_gate and not self.shared:
-            raise InputError("`shared_gate` is True without shared experts, expected `shared` of at least 1")
+            raise InputError(
+                f"`shared_gate` is {self.shared_gate:,} without shared experts, expected `shared` of at least 1"
+            )
 
     def projections(self, hidden_size: int) -> dict[Term, int]:
         """MACs a token, by term: the router, and `per_token` experts plus the shared part."""

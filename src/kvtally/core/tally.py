@@ -285,10 +285,11 @@ def compare(left: Tally, right: Tally) -> Comparison:
 
 def total(tallies: Iterable[Tally]) -> Tally:
     """The sum of tallies; at least one is needed."""
-    first, *rest = tallies
-    for tally in rest:
-        first = first + tally
-    return first
+    found = list(tallies)
+    if not found:
+        raise InputError("`tallies` is empty, expected at least one Tally")
+    first, *rest = found
+    return sum(rest, start=first)
 
 
 _RANK = {str(name): rank for rank, name in enumerate((*PHASES, *Term, *CELLS))}

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvtally.core.agreement import LONGEST_RUN, PRECISIONS
 from kvtally.core.errors import InputError, require_one_of
 from kvtally.frontends.as_json import as_json
+from kvtally.frontends.options import integer, number, refuse
+from kvtally.frontends.output import say, writable
 
 if TYPE_CHECKING:
     from kvtally.core.agreement import Agreement, Report
 
 FORMATS = ("table", "json", "md")
-DTYPES = ("float32", "bfloat16", "float16", "float64")
 ZOO_ONLY = ("only", "jobs", "engine", "results", "against", "out")
 MODEL_ONLY = ("dtype", "tokens", "seed", "scenarios", "tolerance", "screen")
 
@@ -37,9 +35,9 @@ MODEL_ONLY = ("dtype", "tokens", "seed", "scenarios", "tolerance", "screen")
 @click.option("--engine", metavar="local|ray", help="With --zoo: processes here, or a Ray cluster [local].")
 @click.option("--results", metavar="FILE", help="With --zoo: keep each row here, and go on from those that are.")
 @click.option("--against", metavar="FILE", help="With --zoo: name what differs from the rows kept here before.")
-@click.option("--out", metavar="FILE", help="With --zoo: write the table there.")
+@click.option("--out", metavar="FILE", callback=writable, help="With --zoo: write the table there.")
 @click.option("--format", "form", metavar="table|json|md", default="table", help="How to print it [table].")
-@click.option("--html", metavar="FILE", help="Write the answer as a web page, too.")
+@click.option("--html", metavar="FILE", callback=writable, help="Write the answer as a web page, too.")
 def check(model: str | None, **given: Any) -> int:
     """Compare a model with its cache to itself without, in every way that a cache is used.
 
@@ -50,17 +48,15 @@ def check(model: str | None, **given: Any) -> int:
     require_one_of("--format", given["form"], FORMATS)
     if given["everything"]:
         return _zoo(model, given)
-    _refuse(given, ZOO_ONLY, "without `--zoo`")
+    refuse(given, ZOO_ONLY, "without `--zoo`")
     if model is None:
         raise InputError("MODEL is missing, expected one, or `--zoo`", hint="kvtally check llama")
-    from kvtally.frontends.cli import say
-
     report = asked(model, given)
     say(as_text(report, given["form"]))
     if given["html"] is not None:
         from kvtally.frontends import report as page
 
-        page.write(_page(report), Path(given["html"]))
+        page.write(_page(report), given["html"])
     if report.verdict == "unsupported":
         return InputError.exit_code
     return 0 if report.good else 1
@@ -71,26 +67,17 @@ def _zoo(model: str | None, given: dict[str, Any]) -> int:
 
     if model is not None:
         raise InputError(f"`--zoo` and MODEL `{model}` are both given, expected one of them", hint=f"--only {model}")
-    _refuse(given, (*MODEL_ONLY, "full_size", "html"), "with `--zoo`")
+    refuse(given, (*MODEL_ONLY, "full_size", "html"), "with `--zoo`")
     return check_zoo(form=given["form"], **{name: given[name] for name in ZOO_ONLY if given[name] is not None})
-
-
-def _refuse(given: dict[str, Any], names: Sequence[str], where: str) -> None:
-    for name in names:
-        if given[name]:
-            flag = "-n" if name == "jobs" else "--" + name.replace("_", "-")
-            raise InputError(f"`{flag}` is given {where}, where it means nothing")
 
 
 def asked(name: str, given: dict[str, Any]) -> Report:
     """The report that was asked for: real weights with their tiny twin beside them where all scenarios are."""
-    from kvtally.frontends.options import integer, number
-
     if given["dtype"] is not None:
-        require_one_of("--dtype", given["dtype"], DTYPES)
-    options: dict[str, Any] = {"scenarios": given["scenarios"] or "all"}
+        require_one_of("--dtype", given["dtype"], PRECISIONS)
+    options: dict[str, Any] = {"scenarios": "all" if given["scenarios"] is None else given["scenarios"]}
     if given["tokens"] is not None:
-        options["tokens"] = integer("tokens", given["tokens"], least=8)
+        options["tokens"] = integer("tokens", given["tokens"], least=8, most=LONGEST_RUN)
     if given["seed"] is not None:
         options["seed"] = integer("seed", given["seed"], least=0)
     if given["tolerance"] is not None:
@@ -142,7 +129,7 @@ def _page(report: Report) -> Any:
     return page.Report(
         title=report.name,
         about=report.sentence.splitlines(),
-        command=[shlex.quote(word) for word in ("kvtally", *sys.argv[1:])],
+        command=page.command(),
         bars=bars,
         heads=("verdict", "error", "precision", "rule", "where, note"),
         groups=[

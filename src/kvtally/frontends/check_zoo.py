@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kvtally.core.agreement import DEFECTS, GROUPS, VERDICTS
-from kvtally.core.errors import require_int, require_one_of
+from kvtally.core.errors import require_one_of
 from kvtally.frontends.as_json import as_json
+from kvtally.frontends.options import integer
+from kvtally.frontends.output import complain
 from kvtally.frontends.zoo import (
     ENGINES,
     FORMATS,
@@ -69,19 +70,20 @@ def check_zoo(
     """
     require_one_of("--format", form, FORMATS)
     require_one_of("--engine", engine, ENGINES)
-    at_once = require_int("-n", int(jobs) if jobs.isdecimal() else jobs, least=1, most=MOST_JOBS)
+    at_once = integer("jobs", jobs, least=1, most=MOST_JOBS)
     from kvtally.live import zoo as live
     from kvtally.live.zoo_check import CheckRow, visit_check
     from kvtally.live.zoo_ray import sweep_on_ray
     from kvtally.live.zoo_sweep import Limits, sweep
 
     names = chosen(only, live.names())
-    earlier = [row for row in rows_read(against, CheckRow) if not only or row.name in names] if against else []
-    before = rows_kept(results, live.version(), CheckRow) if results else {}
+    earlier = [] if against is None else rows_read(against, CheckRow)
+    earlier = [row for row in earlier if only is None or row.name in names]
+    before = {} if results is None else rows_kept(results, live.version(), CheckRow)
     limits = Limits(seconds=SECONDS, work=visit_check, row=CheckRow)
     visit = partial(sweep_on_ray if engine == "ray" else sweep, jobs=at_once, limits=limits)
     rows, stopped = swept(names, before, visit, results=results, told=_progress)
-    told = changes(earlier, rows, whole=not stopped) if against else None
+    told = None if against is None else changes(earlier, rows, whole=not stopped)
     deliver(as_text(rows, form, live.version(), told), out)
     if stopped:
         raise KeyboardInterrupt
@@ -89,7 +91,7 @@ def check_zoo(
 
 
 def _progress(row: CheckRow, done: int, whole: int) -> None:
-    sys.stderr.write(f"{done}/{whole} {row.name}: {_said(row)}\n"[:200].rstrip("\n") + "\n")
+    complain(f"{done}/{whole} {row.name}: {_said(row)}"[:200])
 
 
 def _said(row: CheckRow) -> str:

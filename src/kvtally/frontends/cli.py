@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import os
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 import click
 
 from kvtally import __version__
-from kvtally.core.errors import InputError, KvtallyError, UnreadableError
+from kvtally.core.errors import InputError, KvtallyError
 from kvtally.frontends import options, render
 from kvtally.frontends.check import check
 from kvtally.frontends.explore.command import explore
+from kvtally.frontends.output import complain, drop_stdout, open_streams, say, say_help, writable
 from kvtally.frontends.question import answer
 from kvtally.frontends.replay_command import replay
 from kvtally.frontends.round import round_
@@ -58,8 +56,14 @@ def kvtally(wanted: bool, version: bool) -> None:
 
 @kvtally.command(epilog=f"{MODEL} {LESSON}")
 @click.argument("model", required=False)
-@click.option("--prompt", metavar="P", help="Tokens of the prompt [512; the lesson 1; with --against 16].")
-@click.option("--new", metavar="N", help="Tokens generated [128; the lesson 100; with --against 8].")
+@click.option(
+    "--prompt",
+    metavar="P",
+    help="Tokens of the prompt [512; with --against 16; without MODEL 1, unless it is edited or in chunks].",
+)
+@click.option(
+    "--new", metavar="N", help="Tokens generated [128; with --against 8; without MODEL 100, unless as above]."
+)
 @click.option("--lengths", metavar="N,N,…", help="The table by number of generated tokens.")
 @click.option("--edit-at", metavar="M", help="Compute again from position M on, against all again.")
 @click.option("--turns", metavar="U+N,…", help="A conversation, cache carried against resent whole.")
@@ -82,7 +86,7 @@ def kvtally(wanted: bool, version: bool) -> None:
 @click.option("--against", metavar="executed|traced", help="Count again by running it, compare every cell.")
 @click.option("--by", metavar="layer|phase|term", help="What the rows of the table are.")
 @click.option("--format", "form", metavar="table|json|csv|md", default="table", help="Exact numbers in all but table.")
-@click.option("--html", metavar="FILE", help="Write the answer as a web page, too.")
+@click.option("--html", metavar="FILE", callback=writable, help="Write the answer as a web page, too.")
 def count(model: str | None, **given: Any) -> int:
     """Count multiplications, token states, comparisons and cache elements.
 
@@ -97,15 +101,9 @@ def count(model: str | None, **given: Any) -> int:
     if given["html"] is not None:
         from kvtally.frontends import count_report, report
 
-        words = ("kvtally", *click.get_current_context().find_root().obj)
-        page = count_report.report(
-            answers,
-            evidence,
-            by=given["by"],
-            many=given["lengths"] is not None,
-            command=[shlex.quote(word) for word in words],
-        )
-        report.write(page, Path(given["html"]))
+        many = given["lengths"] is not None
+        page = count_report.report(answers, evidence, by=given["by"], many=many, command=report.command())
+        report.write(page, given["html"])
     if evidence and given["form"] == "csv":
         complain("\n".join(render.evidence_lines(evidence, on=False)))
     return 0 if evidence is None or evidence.agree else 1
@@ -147,42 +145,20 @@ kvtally.add_command(replay)
 kvtally.add_command(round_)
 kvtally.add_command(size)
 kvtally.add_command(zoo)
-
-
-def say(text: str) -> None:
-    """Writes data to stdout; a pipe that was closed is met in `main`."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # an encoding without × and ·
-    try:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        _drop_stdout()
-        raise UnreadableError(f"cannot be written: {error.strerror}", where="stdout") from None
-
-
-def _drop_stdout() -> None:
-    """What is left unwritten goes nowhere, so that nothing is tried again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def complain(text: str) -> None:
-    """Writes everything that is not data to stderr."""
-    sys.stderr.write(text + "\n")
+say_help(kvtally)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns 0 yes, 1 no, 2 wrong question, 3 missing or unreadable, 130 interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    open_streams()
     try:
         return _run(words)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.Abort):  # Abort: at a question
         complain("kvtally: interrupted")
         return INTERRUPTED
     except BrokenPipeError:  # whoever read stdout has seen enough
-        _drop_stdout()
+        drop_stdout()
         return 0
     except KvtallyError as error:
         complain(str(error))

@@ -103,30 +103,19 @@ def traced(question: Question, config: Mapping[str, Any]) -> Evidence:
     from kvtally.live import count_traced, harness
 
     comparisons = []
-    try:
+    with harness.refused(harness.UNRUN, where="--against traced", hint="count with --against executed instead"):
         model = harness.build(config, device="meta", attention="eager")  # others look at values of the mask
-        calls, copies = harness.convention(model, source=_source(question.decoder)), harness.copies_kept(model)
+        calls = harness.convention(model, source=count_traced.source(question.decoder))
+        copies = harness.copies_kept(model)
         for name, passes in question.sides():
             run = harness.as_run(model, passes, calls=calls)
             closed = count(question.decoder, run, kernel="dense")
             kept = replace(closed, kv={cell: copies * n for cell, n in closed.kv.items()})
             comparisons.append((name, compare(kept, count_traced.trace(model, run, question.decoder, calls=calls))))
-    except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
-        problem = str(error).partition("\n")[0] or type(error).__name__
-        raise InputError(
-            f"transformers does not run this model on the meta device: {problem:.200}",
-            where="--against traced",
-            hint="count with --against executed instead",
-        ) from error
     on = "the transformers model on the meta device"
     if copies > 1:
         on += f", which keeps {copies} copies of K and V, one for each query head: compared with as many"
     return Evidence(road="traced", on=on, comparisons=tuple(comparisons))
-
-
-def _source(decoder: Decoder) -> int | None:
-    """The length of the encoder's output that the decoder attends to."""
-    return next((layer.cross.tokens_held(0) for layer in decoder.layers if layer.cross), None)
 
 
 def describe(decoder: Decoder) -> str:

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kvtally.core.decoder import Decoder, Layer
-from kvtally.core.errors import require_int, require_one_of
+from kvtally.core.errors import require_one_of
 from kvtally.core.passes import LONGEST
 from kvtally.frontends.as_json import as_json
+from kvtally.frontends.options import integer
 from kvtally.frontends.render import BOLD, paint
 from kvtally.pure.config_fields import Fact, shown
 from kvtally.pure.described import describe
 from kvtally.pure.model import read_model_facts
 
-FORMS = ("table", "json", "md")
+FORMATS = ("table", "json", "md")
 WIDEST = 36  # columns of a value in the table
 Line = tuple[str, ...]
 
@@ -58,10 +59,8 @@ class ModelFacts:
 
 def facts_of(model: str, source: str | None, form: str) -> ModelFacts:
     """The facts of the decoder that MODEL names."""
-    require_one_of("--format", form, FORMS)
-    tokens = None
-    if source is not None:
-        tokens = require_int("--source", int(source) if source.isdecimal() else source, least=1)
+    require_one_of("--format", form, FORMATS)
+    tokens = None if source is None else integer("source", source, least=1)
     decoder, facts = read_model_facts(model, source=tokens)
     return ModelFacts(decoder=decoder, facts=facts)
 

@@ -14,7 +14,7 @@ from kvtally.pure import catalogue
 from kvtally.pure.config import WITH_ENCODER
 from kvtally.pure.model import read_model
 
-FORMS = ("table", "json", "md")
+FORMATS = ("table", "json", "md")
 ENCODED = 1  # tokens of an encoder; what kinds of layers there are does not depend on it
 HUB, FILE = "https://huggingface.co/", "/blob/main/config.json"
 
@@ -31,7 +31,7 @@ def listed() -> list[dict[str, str]]:
 
 def as_text(form: str, *, on: bool) -> str:
     """The catalogue in the form that was asked for; `on` colours the table."""
-    require_one_of("--format", form, FORMS)
+    require_one_of("--format", form, FORMATS)
     if form == "json":
         return as_json("models", {"models": listed()})
     head = ("name", "layers", "source")

@@ -1,8 +1,8 @@
-"""The options of `count` as records: lengths, turns, decoder, questions, evidence."""
+"""Options as they were typed: what any verb asks of its own, and those of `count` as records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from kvtally.core.span import KERNELS
 from kvtally.frontends.evidence import Evidence, executed, executed_small, traced
 from kvtally.frontends.question import Question
 from kvtally.frontends.sizes import Sizes
+from kvtally.pure.config_fields import MOST_LAYERS
 
 CHOICES = {
     "kernel": KERNELS,
@@ -24,6 +25,7 @@ CHOICES = {
 SPECIAL = ("lengths", "edit_at", "turns", "chunk")  # at most one of them
 SIZES = {"layers": 1, "hidden": 1, "heads": 1, "kv_heads": 1, "head_dim": 1, "mlp": 0, "vocab": 0, "window": 0}  # least
 LESSON, REAL, RUN = (1, 100), (512, 128), (16, 8)  # prompt and new where they are not given
+FLAGS = {"form": "--format", "jobs": "-n"}  # of options that click names otherwise
 
 Given = Mapping[str, Any]  # option, as click names it, and what was typed
 
@@ -31,10 +33,34 @@ Given = Mapping[str, Any]  # option, as click names it, and what was typed
 def flag(name: str) -> str:
     """The option as it is typed.
 
-    >>> flag("edit_at")
-    '--edit-at'
+    >>> flag("edit_at"), flag("jobs")
+    ('--edit-at', '-n')
     """
-    return "--" + {"form": "format"}.get(name, name).replace("_", "-")
+    return FLAGS.get(name) or "--" + name.replace("_", "-")
+
+
+def is_given(value: object) -> bool:
+    """Whether an option without a default was given; also where what was given is empty."""
+    return value is not None and value is not False
+
+
+def refuse(given: Given, names: Iterable[str], where: str, hint: str = "") -> None:
+    """Refuses options that mean nothing `where`: with or without another one."""
+    for name in names:
+        if is_given(given[name]):
+            raise InputError(f"`{flag(name)}` is given {where}, where it means nothing", hint=hint)
+
+
+def need(given: Given, pairs: Iterable[tuple[str, str]]) -> None:
+    """Refuses the first option of each pair where it is given without the second."""
+    for name, needed in pairs:
+        if is_given(given[name]) and not is_given(given[needed]):
+            raise InputError(f"`{flag(name)}` is given without `{flag(needed)}`, expected that as well")
+
+
+def filled(given: Given, defaults: Mapping[str, str]) -> dict[str, Any]:
+    """What was given, with the defaults of what was not."""
+    return {**given, **{name: value for name, value in defaults.items() if given[name] is None}}
 
 
 def check(given: Given) -> None:
@@ -42,6 +68,9 @@ def check(given: Given) -> None:
     for name, known in CHOICES.items():
         if given[name] is not None:
             require_one_of(flag(name), given[name], known)
+    need(given, [("no_gate", "mlp")])
+    if given["form"] in ("json", "csv") and given["html"] is None:
+        refuse(given, ["by"], f"with `--format {given['form']}`", hint="JSON and CSV have every cell")
     special = [name for name in SPECIAL if given[name] is not None]
     if len(special) > 1:
         raise InputError(
@@ -60,7 +89,7 @@ def check(given: Given) -> None:
 
 def decoder(model: str | None, given: Given) -> Decoder:
     """The decoder that MODEL names, or that sizes describe; the lesson where neither is given."""
-    described = [name for name in (*SIZES, "no_gate", "o_proj") if given[name]]
+    described = [name for name in (*SIZES, "no_gate", "o_proj") if is_given(given[name])]
     if described:
         return sized(model, given, described[0])
     source = None if given["source"] is None else integer("source", given["source"], least=1)
@@ -83,9 +112,14 @@ def decoder(model: str | None, given: Given) -> Decoder:
 def sized(model: str | None, given: Given, first: str) -> Decoder:
     """The decoder of equal layers that `--layers`, `--hidden` … describe; sizes not given are the lesson's."""
     for other, value in (("MODEL", model), ("--source", given["source"]), ("--absorbed", given["absorbed"])):
-        if value:
+        if is_given(value):
             raise InputError(f"`{flag(first)}` and {other} are both given, expected one of them")
-    sizes = {name: integer(name, given[name], least=least) for name, least in SIZES.items() if given[name] is not None}
+    most = {"layers": MOST_LAYERS}
+    sizes = {
+        name: integer(name, given[name], least=least, most=most.get(name, LONGEST))
+        for name, least in SIZES.items()
+        if given[name] is not None
+    }
     return Sizes(**sizes, gated=not given["no_gate"], o_proj=given["o_proj"]).decoder()
 
 
@@ -111,7 +145,7 @@ def questions(decoder: Decoder, model: str | None, given: Given) -> list[Questio
     )
     if given["lengths"] is None:
         return [question]
-    return [replace(question, new=length) for length in lengths(given["lengths"])]
+    return [replace(question, new=length) for length in integers("lengths", given["lengths"])]
 
 
 def evidence(question: Question, model: str | None, given: Given) -> Evidence | None:
@@ -164,13 +198,13 @@ def position(typed: str | None, prompt: int) -> int | None:
     return None if typed is None else integer("edit_at", typed, least=0, most=prompt - 1)
 
 
-def lengths(typed: str) -> list[int]:
-    """Numbers of generated tokens, from `10,100,1000`.
+def integers(name: str, typed: str) -> list[int]:
+    """The integers of at least 1 that were typed for option `name`.
 
-    >>> lengths("10,100")
+    >>> integers("lengths", "10,100")
     [10, 100]
     """
-    return [_whole(f"--lengths[{k}]", part, 1) for k, part in enumerate(typed.split(","))]
+    return [_whole(f"{flag(name)}[{k}]", part, 1) for k, part in enumerate(typed.split(","))]
 
 
 def turns(typed: str) -> tuple[tuple[int, int], ...]:

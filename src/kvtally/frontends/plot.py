@@ -8,7 +8,8 @@ from html import escape
 from math import ceil, floor, log2
 from pathlib import Path
 
-from kvtally.core.errors import InputError, UnreadableError
+from kvtally.core.errors import InputError
+from kvtally.frontends.output import write_whole
 from kvtally.frontends.render import size
 
 WIDTH, HEIGHT = 720, 440
@@ -66,12 +67,10 @@ def svg(curves: Sequence[Curve], *, title: str, memory: int | None = None, token
     parts = [*_grid(place, x0, x1, y0, y1)]
     if memory:
         _, y = place(2**x0, memory)
-        parts.append(
-            _line("mark", LEFT, y, WIDTH - RIGHT, y) + _text(WIDTH - RIGHT + 8, y + 4, f"memory {size(memory)}")
-        )
+        parts.append(line("mark", LEFT, y, WIDTH - RIGHT, y) + text(WIDTH - RIGHT + 8, y + 4, f"memory {size(memory)}"))
     if tokens and x0 <= log2(tokens) <= x1:
         x, _ = place(tokens, 2**y0)
-        parts.append(_line("mark", x, TOP, x, HEIGHT - BOTTOM))
+        parts.append(line("mark", x, TOP, x, HEIGHT - BOTTOM))
     parts += _curves(curves, place)
     said = "; ".join(f"{c.name}: {size(c.points[-1][1])} at {c.points[-1][0]:,} tokens" for c in curves)
     return (
@@ -94,7 +93,7 @@ def _curves(curves: Sequence[Curve], place: Place) -> list[str]:
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in dots)
         parts.append(f'<path d="{path}" stroke="{COLOURS[k]}" stroke-dasharray="{DASHES[k]}"/>')
         last = min(dots[-1][1], last - 15)
-        parts.append(_text(WIDTH - RIGHT + 8, last + 4, f"{curve.name:.26}"))
+        parts.append(text(WIDTH - RIGHT + 8, last + 4, f"{curve.name:.26}"))
     return parts
 
 
@@ -103,22 +102,22 @@ def _grid(place: Place, x0: float, x1: float, y0: int, y1: int) -> list[str]:
     parts = []
     for power in range(y0, y1 + 1, ceil((y1 - y0 + 1) / 10)):
         _, y = place(2**x0, 2**power)
-        parts.append(_line("grid", LEFT, y, WIDTH - RIGHT, y) + _text(LEFT - 8, y + 4, size(2**power), "end"))
+        parts.append(line("grid", LEFT, y, WIDTH - RIGHT, y) + text(LEFT - 8, y + 4, size(2**power), "end"))
     for power in range(ceil(x0), floor(x1) + 1, ceil((floor(x1) - ceil(x0) + 1) / 8)):
         x, _ = place(2**power, 2**y0)
         label = f"{2**power // 1024:,}k" if power >= 10 else str(2**power)
-        parts.append(_line("grid", x, TOP, x, HEIGHT - BOTTOM) + _text(x, HEIGHT - BOTTOM + 18, label, "middle"))
-    parts.append(_line("axis", LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM))
-    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, "tokens of context (k = 1,024)", "middle"))
+        parts.append(line("grid", x, TOP, x, HEIGHT - BOTTOM) + text(x, HEIGHT - BOTTOM + 18, label, "middle"))
+    parts.append(line("axis", LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM))
+    parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, "tokens of context (k = 1,024)", "middle"))
     return parts
 
 
-def _line(name: str, x1: float, y1: float, x2: float, y2: float) -> str:
+def line(name: str, x1: float, y1: float, x2: float, y2: float) -> str:
     return f'<line class="{name}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+def text(x: float, y: float, said: str, anchor: str = "start") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(said)}</text>'
 
 
 def write(picture: str, path: Path) -> None:
@@ -126,9 +125,4 @@ def write(picture: str, path: Path) -> None:
     if path.suffix not in (".svg", ".html"):
         raise InputError(f"`--plot` is {path.name[:60]!r}, expected a file that ends in .svg or .html")
     page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>kvtally size</title>\n{picture}</html>\n'
-    try:
-        path.write_text(picture if path.suffix == ".svg" else page, encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UnreadableError(
-            f"cannot be written: {error.strerror}", where=str(path), hint="choose another file for --plot"
-        ) from None
+    write_whole(path, picture if path.suffix == ".svg" else page, "--plot")

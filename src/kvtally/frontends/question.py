@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvtally.core.decoder import Decoder
-from kvtally.core.errors import require_int, require_one_of
+from kvtally.core.errors import InputError, require_int, require_one_of
 from kvtally.core.passes import LONGEST, LOOPS, Pass, cached, chunked, conversation, edited, uncached
 from kvtally.core.span import KERNELS
 from kvtally.core.tally import Tally
@@ -37,6 +37,9 @@ class Question:
         require_one_of("kernel", self.kernel, KERNELS)
         require_one_of("uncached", self.loop, LOOPS)
         require_int("batch", self.batch, least=1, most=LONGEST)
+        if self.context > LONGEST:
+            asked = "`--turns`" if self.turns else f"`--prompt` {self.prompt:,} and {self.new:,} new tokens"
+            raise InputError(f"{asked} make a context of {self.context:,} tokens, expected at most {LONGEST:,}")
 
     @property
     def kind(self) -> str:

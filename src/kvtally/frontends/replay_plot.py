@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from math import ceil, log2
 
+from kvtally.frontends.plot import line, text
 from kvtally.frontends.render import number, size
 from kvtally.frontends.replay_question import ReplayAnswer
 from kvtally.frontends.replay_text import percent
@@ -59,11 +60,11 @@ def depths(answer: ReplayAnswer) -> Picture:
         parts.append(
             f'<rect x="{x + wide * 0.1:.1f}" y="{TOP + DOWN - tall:.1f}" width="{wide * 0.8:.1f}" height="{tall:.1f}"/>'
         )
-        parts.append(_text(x + wide / 2, TOP + DOWN + 18, label, "middle"))
-        parts.append(_text(x + wide / 2, TOP + DOWN - tall - 6, percent(n, w.requests), "middle"))
+        parts.append(text(x + wide / 2, TOP + DOWN + 18, label, "middle"))
+        parts.append(text(x + wide / 2, TOP + DOWN - tall - 6, percent(n, w.requests), "middle"))
     axis = "tokens shared with a prompt before, from … up to the next; all: seen whole"
-    parts += [_line("axis", LEFT, TOP + DOWN, LEFT + ACROSS, TOP + DOWN)]
-    parts += [_text(LEFT + ACROSS / 2, TOP + DOWN + 42, axis, "middle")]
+    parts += [line("axis", LEFT, TOP + DOWN, LEFT + ACROSS, TOP + DOWN)]
+    parts += [text(LEFT + ACROSS / 2, TOP + DOWN + 42, axis, "middle")]
     rows = [(label, f"{n:,}", percent(n, w.requests)) for label, n in found]
     title = "Where prompts first differ from all before"
     return Picture(title=title, svg=_svg(parts, title, rows), heads=("tokens shared", "requests", "share"), rows=rows)
@@ -88,13 +89,13 @@ def _curves(
     parts = _shares() + _places(across, at, lambda blocks: _memory(answer, blocks))
     knee = answer.reuse.knee
     if knee:
-        parts += [_line("mark", across(knee), TOP, across(knee), TOP + DOWN)]
-        parts += [_text(across(knee) - 5, TOP + DOWN - 8, f"knee: {knee:,} blocks", "end")]
+        parts += [line("mark", across(knee), TOP, across(knee), TOP + DOWN)]
+        parts += [text(across(knee) - 5, TOP + DOWN - 8, f"knee: {knee:,} blocks", "end")]
     for n, (name, label, shares) in enumerate(lines):
         dots = [(across(c), TOP + DOWN * (1 - share)) for c, share in zip(at, shares, strict=True)]
         if dots:
             parts.append(f'<path class="{name}" d="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in dots)}"/>')
-        parts.append(f'<path class="{name}" d="M{LEFT + 230 * n} 16h34"/>' + _text(LEFT + 230 * n + 42, 20, label))
+        parts.append(f'<path class="{name}" d="M{LEFT + 230 * n} 16h34"/>' + text(LEFT + 230 * n + 42, 20, label))
     said = [(label, f"{100 * shares[-1]:.1f} % at {at[-1]:,} blocks") for _, label, shares in lines if shares]
     return _svg(parts, title, said)
 
@@ -104,21 +105,21 @@ def _shares() -> list[str]:
     for part in range(0, 101, 25):
         y = TOP + DOWN * (1 - part / 100)
         parts += [
-            _line("grid" if part else "axis", LEFT, y, LEFT + ACROSS, y),
-            _text(LEFT - 6, y + 4, f"{part} %", "end"),
+            line("grid" if part else "axis", LEFT, y, LEFT + ACROSS, y),
+            text(LEFT - 6, y + 4, f"{part} %", "end"),
         ]
     return parts
 
 
 def _places(across: Callable[[int], float], at: Sequence[int], memory: Callable[[int], str]) -> list[str]:
     """Powers of two along the axis: so many blocks, so much memory."""
-    parts = [_text(LEFT + ACROSS / 2, HEIGHT - 12, "size of the cache: blocks, and memory", "middle")]
+    parts = [text(LEFT + ACROSS / 2, HEIGHT - 12, "size of the cache: blocks, and memory", "middle")]
     powers = range(0, int(log2(at[-1])) + 1) if at else range(0)
     for power in powers[:: ceil(len(powers) / TICKS) or 1]:
         x = across(2**power)
-        parts += [_line("grid", x, TOP, x, TOP + DOWN)]
-        parts += [_text(x, TOP + DOWN + 18, number(2**power, 7), "middle" if power else "start")]
-        parts += [_text(x, TOP + DOWN + 35, memory(2**power), "middle" if power else "start")]
+        parts += [line("grid", x, TOP, x, TOP + DOWN)]
+        parts += [text(x, TOP + DOWN + 18, number(2**power, 7), "middle" if power else "start")]
+        parts += [text(x, TOP + DOWN + 35, memory(2**power), "middle" if power else "start")]
     return parts
 
 
@@ -126,11 +127,3 @@ def _svg(parts: Sequence[str], title: str, said: Sequence[Sequence[str]]) -> str
     label = escape(f"{title}. " + "; ".join(" ".join(one) for one in said))
     drawn = "".join(parts)
     return f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{drawn}</svg>'
-
-
-def _line(name: str, x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<line class="{name}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'

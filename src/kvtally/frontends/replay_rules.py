@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kvtally.core.errors import InputError, require_int, require_one_of
+from kvtally.core.errors import InputError, require_one_of
+from kvtally.frontends.options import integers
 from kvtally.traffic.policies import POLICIES, policy_hits
 from kvtally.traffic.requests import Requests
 from kvtally.traffic.vllm import vllm_hits
 
 VLLM, IDEAL = "vllm", "ideal"
 MODES = (IDEAL, VLLM)
-MOST = 10**12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,23 +31,18 @@ def asked(policies: str | None, mode: str, capacities: str | None) -> tuple[tupl
     (('fifo', 'belady', 'vllm'), (100, 1000))
     """
     require_one_of("--mode", mode, MODES)
-    rules = tuple((policies or "").split(",")) if policies else ()
+    rules = () if policies is None else tuple(policies.split(","))
     for rule in rules:
         require_one_of("--policy", rule, POLICIES)
     rules += (VLLM,) if mode == VLLM else ()
     if bool(rules) != (capacities is not None):
         given, other = (
-            ("--policy" if policies else "--mode vllm", "--capacity") if rules else ("--capacity", "--policy")
+            ("--mode vllm" if policies is None else "--policy", "--capacity") if rules else ("--capacity", "--policy")
         )
         raise InputError(
             f"`{given}` is given without `{other}`", hint="write --policy lru,belady --capacity 1000,10000"
         )
-    blocks = []
-    for part in (capacities or "").split(",") if capacities else ():
-        if not part.strip().isdecimal():
-            raise InputError(f"`--capacity` is {capacities!r:.60}, expected blocks, such as 1000,10000")
-        blocks.append(require_int("--capacity", int(part), least=1, most=MOST))
-    return rules, tuple(blocks)
+    return rules, () if capacities is None else tuple(integers("capacity", capacities))
 
 
 def ruled(

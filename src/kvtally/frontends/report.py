@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from kvtally.core.errors import UnreadableError
+import click
+
+from kvtally.frontends.output import write_whole
 
 STYLE = Path(__file__).with_name("style.css")
 LONGEST_TEXT = 400  # characters of one line of prose; a name can be any length
@@ -51,6 +53,14 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """What a terminal shows, line by line, under a title."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything a page says: all of it text, none of it markup but the pictures' own."""
 
@@ -63,6 +73,7 @@ class Report:
     notes: Sequence[str]
     heats: Sequence[Heat] = ()
     pictures: Sequence[Picture] = ()
+    texts: Sequence[Text] = ()
 
 
 def html(report: Report) -> str:
@@ -76,7 +87,8 @@ def html(report: Report) -> str:
     about = "".join(f'<p class="note">{_said(line)}</p>' for line in report.about)
     command = " ".join(map(_bdi, report.command))
     notes = "".join(f'<p class="note">{_said(line)}</p>' for line in report.notes)
-    tables = "".join([_tables(report, notes), *map(_drawn, report.pictures), *map(_heat, report.heats)])
+    pictures, heats, texts = map(_drawn, report.pictures), map(_heat, report.heats), map(_lines, report.texts)
+    tables = "".join([_tables(report, notes), *pictures, *heats, *texts])
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -99,21 +111,14 @@ def html(report: Report) -> str:
 """
 
 
-def write(report: Report, path: Path) -> None:
+def write(report: Report, path: str | Path) -> None:
     """Writes the page to `path`; what was there stays until all is written."""
-    half = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        if path.exists() and not path.is_file():  # /dev/stdout, a pipe
-            path.write_text(html(report), encoding="utf-8", errors="replace")
-            return
-        half.write_text(html(report), encoding="utf-8", errors="replace")
-        half.replace(path)
-    except OSError as error:
-        raise UnreadableError(
-            f"cannot be written: {error.strerror}", where=str(path), hint="choose another file for --html"
-        ) from None
-    finally:
-        half.unlink(missing_ok=True)
+    write_whole(path, html(report), "--html")
+
+
+def command() -> list[str]:
+    """The words of the command that is being answered, as a shell takes them."""
+    return [shlex.quote(word) for word in ("kvtally", *click.get_current_context().find_root().obj)]
 
 
 def _said(text: str) -> str:
@@ -176,6 +181,16 @@ def _heat(heat: Heat) -> str:
     table = f'<table class="heat"><thead><tr>{corner}{heads}</tr></thead><tbody>{rows}</tbody></table>'
     named = f'role="group" aria-label="{_said(heat.title)}"'
     return f'<section><h2>{_bdi(heat.title)}</h2><div class="scroll" tabindex="0" {named}>{table}</div></section>\n'
+
+
+def _lines(text: Text) -> str:
+    """A text in columns, as it is."""
+    lines = "\n".join(map(_bdi, text.text.split("\n")))
+    named = f'role="group" aria-label="{_said(text.title)}"'
+    return (
+        f'<section><h2>{_bdi(text.title)}</h2><div class="scroll" tabindex="0" {named}><pre>{lines}</pre></div>'
+        "</section>\n"
+    )
 
 
 def _picture(bars: Bars) -> str:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvtally.core.agreement import LONGEST_RUN
 from kvtally.core.errors import InputError, UnreadableError, require_one_of
 from kvtally.frontends.as_json import as_json
+from kvtally.frontends.options import flag, integer, refuse
+from kvtally.frontends.output import say, writable
 
 if TYPE_CHECKING:
     from kvtally.frontends.round_question import RoundQuestion
 
 FORMATS = ("table", "json", "csv", "md")
 AXES = ("token", "channel")
+TYPES = ("kv_cache_dtype", "k_dtype", "v_dtype", "state_dtype")
 EPILOG = """MODEL: a folder with weights, a .gguf file, a Hugging Face id; a config.json, a name of `kvtally models`
 or a model_type (random weights, shrunk); or module:factory. Types: fp32 bf16 fp16 fp8_e4m3 fp8_e5m2
 fp8_per_token_head int8 int8_per_token_head int4 int2 nvfp4 q8_0 q5_1 q5_0 q4_1 q4_0."""
@@ -37,7 +40,7 @@ fp8_per_token_head int8 int8_per_token_head int4 int2 nvfp4 q8_0 q5_1 q5_0 q4_1 
 @click.option("--full-size", is_flag=True, help="A config without weights is built at its size, not shrunk.")
 @click.option("--dial", is_flag=True, help="Every type on a decoder in plain Python, without PyTorch.")
 @click.option("--format", "form", metavar="table|json|csv|md", default="table", help="Exact numbers in all but table.")
-@click.option("--html", metavar="FILE", help="Write the answer as a web page, too.")
+@click.option("--html", metavar="FILE", callback=writable, help="Write the answer as a web page, too.")
 def round_(model: str | None, **given: Any) -> int:
     """Round K and V as they are written to the cache, and compare the output with an exact cache.
 
@@ -48,7 +51,6 @@ def round_(model: str | None, **given: Any) -> int:
     if given["dial"]:
         return _dial(model, given)
     from kvtally.frontends import round_text
-    from kvtally.frontends.cli import say
     from kvtally.frontends.progress import reading
     from kvtally.frontends.round_question import answer
 
@@ -63,19 +65,15 @@ def round_(model: str | None, **given: Any) -> int:
     if given["html"] is not None:
         from kvtally.frontends import report, round_report
 
-        words = ("kvtally", *click.get_current_context().find_root().obj)
-        report.write(round_report.page(found, [shlex.quote(word) for word in words]), Path(given["html"]))
+        report.write(round_report.page(found, report.command()), given["html"])
     return 0
 
 
 def _dial(model: str | None, given: dict[str, Any]) -> int:
     """The same question of a decoder in plain Python."""
-    for name, value in {"MODEL": model, **given}.items():
-        if value and name not in ("dial", "form"):
-            flag = name if name == "MODEL" else "--" + name.replace("_", "-")
-            raise InputError(f"`{flag}` is given with `--dial`, where it means nothing")
-
-    from kvtally.frontends.cli import say
+    if model is not None:
+        raise InputError("`MODEL` is given with `--dial`, where it means nothing")
+    refuse(given, [name for name in given if name not in ("dial", "form")], "with `--dial`")
     from kvtally.frontends.dial import as_text
     from kvtally.pure.dial import dial
 
@@ -87,25 +85,26 @@ def _dial(model: str | None, given: dict[str, Any]) -> int:
 
 def _question(model: str | None, given: dict[str, Any]) -> RoundQuestion:
     """What was asked for; whatever is wrong with it is said before a model is loaded."""
-    from kvtally.frontends.options import integer
     from kvtally.frontends.round_question import DTYPES, RoundQuestion
 
     if model is None:
         raise InputError("MODEL is missing, expected one, or `--dial`", hint="kvtally round llama")
     for a, b in (("text", "prompt"), ("kv_cache_dtype", "k_dtype"), ("kv_cache_dtype", "v_dtype")):
         if given[a] is not None and given[b] is not None:
-            flags = " and ".join(f"`--{name.replace('_', '-')}`" for name in (a, b))
-            raise InputError(f"{flags} are both given, expected one of them")
+            raise InputError(f"`{flag(a)}` and `{flag(b)}` are both given, expected one of them")
+    for name in TYPES:
+        if given[name] == "":
+            raise InputError(f"`{flag(name)}` is '', expected a type", hint="kvtally round --help lists them")
     if given["axis"] is not None:
         require_one_of("--axis", given["axis"], AXES)
     least = {"tokens": 2, "residual": 0, "chunk": 1}
     whole: dict[str, Any] = {
-        name: integer(name, given[name], least=n) for name, n in least.items() if given[name] is not None
+        name: integer(name, given[name], least=n, most=LONGEST_RUN)
+        for name, n in least.items()
+        if given[name] is not None
     }
-    names = (given["kv_cache_dtype"] or ",".join(DTYPES)).split(",")
-    plain: dict[str, Any] = {
-        name: given[name] for name in ("k_dtype", "v_dtype", "state_dtype", "axis") if given[name] is not None
-    }
+    names = DTYPES if given["kv_cache_dtype"] is None else given["kv_cache_dtype"].split(",")
+    plain: dict[str, Any] = {name: given[name] for name in (*TYPES[1:], "axis") if given[name] is not None}
     text, source = _text(given)
     return RoundQuestion(
         model=model,
@@ -121,7 +120,7 @@ def _question(model: str | None, given: dict[str, Any]) -> RoundQuestion:
 
 def _group(value: str | None) -> int | str | None:
     """A number of elements, or `head`; whether it is known is for the scheme to say."""
-    return int(value) if value is not None and value.isdecimal() else value
+    return integer("group", value, least=0) if value is not None and value.isdecimal() else value
 
 
 def _text(given: dict[str, Any]) -> tuple[str | None, str]:

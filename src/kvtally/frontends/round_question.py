@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,10 +10,12 @@ from kvtally.core.errors import InputError
 from kvtally.core.rounded import Rounded
 
 if TYPE_CHECKING:
+    from kvtally.live.adapter import Adapter
     from kvtally.live.rounding_cache import Kept
 
 DTYPES = ("bf16", "fp8_e4m3", "int8", "int4")
 BOTH, K_ONLY, V_ONLY, BY_TOKEN, BY_CHANNEL = "K and V", "K only", "V only", "K by token", "K by channel"
+COMPARISON = "K by token and by channel"
 RANDOM = 64  # tokens where there is no text
 COMPARED = 32  # tokens of a group by channel
 
@@ -74,11 +75,14 @@ def answer(question: RoundQuestion, progress: Callable[[int, int], None] | None 
     """Runs every pass that was asked for, side by side over the text."""
     ways = _ways(question)
     from kvtally.live.checked_model import load
-    from kvtally.live.rounding import round_caches
+    from kvtally.live.harness import refused
+    from kvtally.live.rounding import round_caches, roundable
 
     found = load(question.model, dtype="float32", full_size=question.full_size)
-    ids, text = _ids(question, found)
-    more = [] if question.k_dtype or question.v_dtype else _compared(question, found.model, ids.shape[1])
+    with refused("is no model that can be rounded", where=question.model):
+        adapter = roundable(found.model)
+    ids, text = _ids(question, adapter, weights=found.weights)
+    more, left_out = _compared(question, adapter, ids)
     ran = round_caches(found.model, ids, [how for *_, how in (*ways, *more)], chunk=question.chunk, progress=progress)
     rows = [
         Row(dtype=name, part=part, rounded=rounded)
@@ -90,7 +94,7 @@ def answer(question: RoundQuestion, progress: Callable[[int, int], None] | None 
         text=text,
         rows=tuple(rows[: len(ways)]),
         compared=tuple(rows[len(ways) :]),
-        conventions={**ran[0].conventions, "weights": weights},
+        conventions={**ran[0].conventions, "weights": weights, **left_out},
     )
 
 
@@ -120,37 +124,40 @@ def _ways(question: RoundQuestion) -> list[tuple[str, str, Kept]]:
     return ways
 
 
-def _compared(question: RoundQuestion, model: Any, tokens: int) -> list[tuple[str, str, Kept]]:
+def _compared(
+    question: RoundQuestion, adapter: Adapter, ids: Any
+) -> tuple[list[tuple[str, str, Kept]], dict[str, str]]:
     """K by token and by channel, in groups of the same size and with as many exact tokens, for types with both.
 
-    Nothing where the text or a window is shorter than a group, or where an axis was chosen.
+    Nothing where the text or a window is shorter than a group, or where an axis or a type of K or V was chosen; where
+    a group does not divide a row of K, a convention that says so.
     """
-    from kvtally.live.adapter import of_transformers
+    from kvtally.live.rounding import key_widths
     from kvtally.live.rounding_cache import kept
     from kvtally.live.schemes import GROUPED, scheme
 
     group = question.group if isinstance(question.group, int) else COMPARED
-    shortest = min((tokens, *(w - 1 for w in of_transformers(model).windows)), default=math.inf)
-    if question.axis != "token" or question.residual or shortest <= group:
-        return []
+    shortest = min((ids.shape[1], *(w - 1 for w in adapter.windows)))
+    names = [name for name in question.dtypes if scheme(name).name in GROUPED]
+    chosen = question.k_dtype or question.v_dtype or question.axis != "token" or question.residual
+    if chosen or not names or shortest <= group:
+        return [], {}
+    if odd := [str(width) for width in sorted(key_widths(adapter, ids)) if width % group]:
+        return [], {COMPARISON: f"left out: a row of K is {' or '.join(odd)} wide, a group {group}"}
     return [
         (name, part, kept(k_dtype=scheme(name).name, group=group, residual=group, axis=axis))
-        for name in question.dtypes
-        if scheme(name).name in GROUPED
+        for name in names
         for part, axis in ((BY_TOKEN, "token"), (BY_CHANNEL, "channel"))
-    ]
+    ], {}
 
 
-def _ids(question: RoundQuestion, found: Any) -> tuple[Any, str]:
+def _ids(question: RoundQuestion, adapter: Adapter, *, weights: bool) -> tuple[Any, str]:
     """The token ids, and where they are from."""
-    from kvtally.live.adapter import Adapter
-    from kvtally.live.harness import special_tokens, token_ids
+    from kvtally.live.harness import token_ids
     from kvtally.live.text_ids import text_ids
 
-    if isinstance(found.model, Adapter):
-        raise InputError("`round` was given an Adapter, expected a transformers model", where=question.model)
     if question.text is not None:
-        if not found.weights:
+        if not weights:
             raise InputError(
                 "a text is given and there is no tokenizer, expected --tokens N for random tokens",
                 where=question.model,
@@ -160,13 +167,10 @@ def _ids(question: RoundQuestion, found: Any) -> tuple[Any, str]:
         if question.tokens is not None and question.tokens > ids.shape[1]:
             raise InputError(f"`--tokens` is {question.tokens:,} and the text has {ids.shape[1]:,}, expected no more")
         return ids[:, : question.tokens], question.source
-    if found.weights and question.tokens is None:
+    if weights and question.tokens is None:
         raise InputError(
             "a model with weights is given and no text, expected --text FILE or --prompt TEXT",
             where=question.model,
             hint="--tokens N takes N random tokens, of which little can be learned",
         )
-    many, config = question.tokens or RANDOM, found.model.config
-    decoder = config.get_text_config(decoder=True)
-    ids = token_ids(decoder.vocab_size, special_tokens(config, decoder), found.model.device)(many)
-    return ids, "random tokens"
+    return token_ids(adapter.vocab_size, adapter.special, adapter.device)(question.tokens or RANDOM), "random tokens"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kvtally.core.rounded import Rounded, Stored
 from kvtally.frontends.report import Bars, Group, Heat, Report
-from kvtally.frontends.round_question import RoundAnswer, Row
+from kvtally.frontends.round_question import COMPARISON, RoundAnswer, Row
 from kvtally.frontends.round_text import KEPT, OUTPUT, TITLE, about, kept, notes, outliers, output
 
 MILLIONTHS = 1_000_000
@@ -19,7 +19,7 @@ def page(answer: RoundAnswer, command: Sequence[str]) -> Report:
     heads = OUTPUT[1:]
     groups = [Group(title="the output, against an exact cache", rows=output(answer.rows))]
     if answer.compared:
-        groups.append(Group(title="K by token and by channel", rows=output(answer.compared)))
+        groups.append(Group(title=COMPARISON, rows=output(answer.compared)))
     blank = ("",) * (len(heads) - len(KEPT) + 1)
     groups.append(Group(title=", ".join(["what is kept", *KEPT[1:]]), rows=[(*r, *blank) for r in kept(answer.rows)]))
     if channels := outliers(answer):

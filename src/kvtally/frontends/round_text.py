@@ -9,7 +9,7 @@ from textwrap import wrap
 
 from kvtally.core.rounded import Rounded
 from kvtally.frontends.as_json import as_json
-from kvtally.frontends.round_question import BOTH, RoundAnswer, Row
+from kvtally.frontends.round_question import BOTH, COMPARISON, RoundAnswer, Row
 
 TITLE = "What does a cache of lower precision change?"
 WIDTH = 80
@@ -113,9 +113,9 @@ def notes(answer: RoundAnswer) -> list[str]:
     more = []
     if answer.compared:
         size = answer.compared[0].rounded.conventions["residual"]
-        more.append(
-            f"K by token and by channel: groups of {size} elements, the newest tokens exact, {size} at most, in both."
-        )
+        more.append(f"{COMPARISON}: groups of {size} elements, the newest tokens exact, {size} at most, in both.")
+    elif left_out := answer.conventions.get(COMPARISON):
+        more.append(f"{COMPARISON}: {left_out}.")
     states = {row.rounded.conventions["states"] for row in answer.rows} - {"exact"}
     more += [f"States: {said}." for said in sorted(map(str, states))]
     bytes_ = str(answer.conventions["bytes"])

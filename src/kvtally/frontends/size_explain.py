@@ -15,7 +15,7 @@ from kvtally.frontends.size_options import question
 from kvtally.pure.explain import LONGEST_TEXT, explain_all
 from kvtally.pure.explained import Explanation
 
-FORMS = ("table", "json")
+FORMATS = ("table", "json")
 
 
 def explanations(decoder: Decoder, given: Mapping[str, Any], weights: int | None) -> tuple[Explanation, ...]:
@@ -23,7 +23,7 @@ def explanations(decoder: Decoder, given: Mapping[str, Any], weights: int | None
 
     A length or a memory is taken into account where it was typed, as the line itself may say another.
     """
-    require_one_of("--format", given["form"], FORMS)
+    require_one_of("--format", given["form"], FORMATS)
     asked = question(decoder, given, weights)
     text = sys.stdin.read(LONGEST_TEXT + 1) if given["explain"] == "-" else given["explain"]
     typed = None if given["tokens"] is None else integer("tokens", given["tokens"], least=1)

@@ -11,16 +11,21 @@ from typing import Any
 from kvtally.core.decoder import Decoder
 from kvtally.core.dtype import dtype
 from kvtally.core.errors import InputError, require_one_of
-from kvtally.frontends.options import integer
+from kvtally.frontends.options import filled, flag, integer, need, refuse
 from kvtally.frontends.size_question import Memory, SizeQuestion
 
-FORMS = ("table", "json", "csv", "md")
+FORMATS = ("table", "json", "csv", "md")
+DEFAULTS = {"tokens": "32768", "batch": "1", "gpu_memory_utilization": "0.9"}
+NEEDS = (
+    ("weights", "memory"), ("gpu_memory_utilization", "memory"), ("ridge", "roofline"), ("fast_memory", "roofline"),
+    ("also", "plot"),
+)  # fmt: skip
+NOT_EXPLAINED = ("batch", "engine", "measure", "roofline", "plot", "facts", "html")  # what needs these is refused, too
 ENGINES = ("transformers", "vllm", "sglang", "llama.cpp")
 WITHOUT_PAGES = ("transformers", "llama.cpp")
 UNITS = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
     f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", start=1)
 }
-TOKENS = 32768  # of a request, where none are given
 MOST_DEVICES = 10**6
 LARGEST = 2**80  # bytes; more is taken for a slip of the keyboard
 RIDGE = "295"  # H100 SXM, bf16 without sparsity: 989 TFLOP/s over 3.35 TB/s
@@ -30,11 +35,12 @@ Given = Mapping[str, Any]
 
 def question(decoder: Decoder, given: Given, weights: int | None) -> SizeQuestion:
     """What is asked of `decoder`, from the options as they were typed."""
-    require_one_of("--format", given["form"], FORMS)
+    given = filled(given, DEFAULTS)
+    require_one_of("--format", given["form"], FORMATS)
     devices = integer("tensor_parallel_size", given["tensor_parallel_size"], least=1, most=MOST_DEVICES)
     for name in ("kv_cache_dtype", "k_dtype", "v_dtype"):
         if given[name] is not None:
-            dtype(given[name], what="--" + name.replace("_", "-"))
+            dtype(given[name], what=flag(name))
     memory = None
     if given["memory"] is not None:
         used = share(given["gpu_memory_utilization"])
@@ -47,7 +53,7 @@ def question(decoder: Decoder, given: Given, weights: int | None) -> SizeQuestio
         raise InputError(f"`--block-size` is given with `--engine {engine}`, which has no pages; leave one of them out")
     return SizeQuestion(
         decoder=decoder,
-        tokens=TOKENS if given["tokens"] is None else integer("tokens", given["tokens"], least=1),
+        tokens=integer("tokens", given["tokens"], least=1),
         batch=integer("batch", given["batch"], least=1),
         dtype=given["kv_cache_dtype"],
         k_dtype=given["k_dtype"],
@@ -61,10 +67,10 @@ def question(decoder: Decoder, given: Given, weights: int | None) -> SizeQuestio
 
 
 def check(given: Given) -> None:
-    """Refuses options that need another one."""
-    for name, needed in (("weights", "memory"), ("ridge", "roofline"), ("fast_memory", "roofline"), ("also", "plot")):
-        if given[name] is not None and not given[needed]:
-            raise InputError(f"`{_flag(name)}` is given without `{_flag(needed)}`, expected that as well")
+    """Refuses options that would have no effect."""
+    need(given, NEEDS)
+    if given["explain"] is not None:
+        refuse(given, NOT_EXPLAINED, "with `--explain`")
 
 
 def weights(model: str, typed: str | None) -> int | None:
@@ -88,12 +94,12 @@ def count_of_bytes(name: str, typed: str, *, least: int = 1) -> int:
     unit = found and UNITS.get(found[2] or "B")
     if not found or unit is None:
         raise InputError(
-            f"`{_flag(name)}` is {typed[:40]!r}, expected a number of bytes, such as 80GiB or 24GB",
+            f"`{flag(name)}` is {typed[:40]!r}, expected a number of bytes, such as 80GiB or 24GB",
             hint=f"units are {', '.join(UNITS)}",
         )
     size = Fraction(found[1]) * unit
     if size.denominator > 1 or not least <= size <= LARGEST:
-        raise InputError(f"`{_flag(name)}` is {typed[:40]!r}, expected a whole number of bytes of at least {least}")
+        raise InputError(f"`{flag(name)}` is {typed[:40]!r}, expected a whole number of bytes of at least {least}")
     return int(size)
 
 
@@ -131,7 +137,3 @@ def _decimal(typed: str) -> Fraction | None:
     except InvalidOperation:
         return None
     return Fraction(value) if value is not None and value.is_finite() and abs(value.adjusted()) < 60 else None
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

@@ -14,7 +14,7 @@ from kvtally.pure.size import CacheTypes, cache_types, held_bytes
 def picture(answer: SizeAnswer, also: str | None) -> str:
     """Bytes held by the question's batch against tokens, and by the same of each of `also` (`MODEL:TYPE,…`)."""
     q = answer.question
-    wanted = [(q.decoder, q.types), *(_named(part, q.dtype) for part in (also or "").split(",") if part)]
+    wanted = [(q.decoder, q.types), *(_named(part, q.dtype) for part in ([] if also is None else also.split(",")))]
     if len(wanted) > MOST:
         raise InputError(f"`--also` names {len(wanted) - 1:,} more curves, expected at most {MOST - 1}")
     at = lengths(q.tokens)

@@ -207,10 +207,12 @@ def _room(q: SizeQuestion, name: str, footprint: Footprint, needed: Bytes, like:
 
 def _engine(q: SizeQuestion, engine: str, like: Room) -> Room:
     """What one engine reserves; its refusal in its place where others are asked as well."""
-    from kvtally.pure.engines import reserved
+    from kvtally.pure.engines import ENGINES, reserved
+
+    block_size = q.block_size if ENGINES[engine][2] else None  # asked of all engines, it is for those with pages
 
     def footprint(tokens: int, batch: int) -> Footprint:
-        return reserved(engine, q.decoder, tokens, batch=batch, block_size=q.block_size, **q.named)
+        return reserved(engine, q.decoder, tokens, batch=batch, block_size=block_size, **q.named)
 
     try:
         return _room(q, engine, footprint(q.tokens, q.batch), lambda t, b: footprint(t, b).bytes_reserved, like)

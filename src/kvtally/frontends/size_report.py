@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvtally.frontends.render import ratio
-from kvtally.frontends.report import Bars, Group, Report
+from kvtally.frontends.report import Bars, Group, Report, Text
 from kvtally.frontends.size_question import HELD, SizeAnswer
 from kvtally.frontends.size_text import TITLE, conditions, factors, limit, said, trial
 
 
-def page(answer: SizeAnswer, command: Sequence[str]) -> Report:
-    """The report: the formula's lines, held against reserved, every number exact."""
+def page(answer: SizeAnswer, command: Sequence[str], texts: Sequence[Text] = ()) -> Report:
+    """The report: the formula's lines, held against reserved, every number exact; then `texts`."""
     held = answer.held.bytes_held
     lines = [(row[0], " × ".join(row[1:-1]), f"{line.bytes:,}", "", "") for line, row in factors(answer)]
     lines += [
@@ -39,4 +39,5 @@ def page(answer: SizeAnswer, command: Sequence[str]) -> Report:
         heads=("K, V × layers × heads × tokens × dim × bytes", "bytes", "of held", "requests; longest"),
         groups=[Group(title="held, by layers", rows=lines), Group(title="held and reserved", rows=rooms)],
         notes=[said(answer), *([trial(answer)] if answer.tries else [])],
+        texts=texts,
     )

@@ -7,6 +7,8 @@ from fractions import Fraction
 from textwrap import wrap
 from typing import Any
 
+from kvtally.core.errors import InputError
+from kvtally.core.passes import LONGEST
 from kvtally.frontends.render import BOLD, DIM, NARROW, paint, size
 from kvtally.frontends.size_question import SizeQuestion
 from kvtally.pure.roofline import CACHED, LEFT_OUT, Load, Roofline, roofline, scores_outgrow, whole
@@ -30,6 +32,16 @@ class RooflineAnswer:
 
 def asked(q: SizeQuestion, ridge: Fraction, fast_memory: int | None) -> RooflineAnswer:
     """The roofline of a decode step and a prefill of the question's length and batch, on one device for all."""
+    if q.devices > 1:
+        raise InputError(
+            f"`--roofline` is given with `--tensor-parallel-size {q.devices}`, expected one device: "
+            "it is that of the whole model"
+        )
+    if q.tokens >= LONGEST:
+        raise InputError(
+            f"`--tokens` is {q.tokens:,} with `--roofline`, expected less: a decode step adds one to them, and "
+            f"{LONGEST:,} are the most"
+        )
     line = roofline(q.decoder, q.tokens, ridge=ridge, batch=q.batch, types=q.types)
     return RooflineAnswer(line=line, fast_memory=fast_memory)
 

@@ -187,17 +187,19 @@ def markdown(answer: SizeAnswer) -> str:
 
 
 def comma_separated(answer: SizeAnswer) -> str:
-    """One row a cell: who holds or reserves it, layer, part, bytes."""
+    """One row a cell: who holds or reserves it, layer, part, bytes; and what fits of it in the memory given."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("model", "tokens", "batch", "name", "layer", "part", "bytes"))
     q = answer.question
+    fitting = ("requests", "longest") if q.memory else ()
+    writer.writerow(("model", "tokens", "batch", "name", "layer", "part", "bytes", *fitting))
     for room in answer.rooms:
         if room.footprint:
             cells = room.footprint.held if room.name == HELD else room.footprint.reserved
             for (layer, part), n in cells.items():
                 place = "" if layer is None else layer
-                writer.writerow((q.decoder.name, q.tokens, q.batch, room.name, place, part, n))
+                fits = (getattr(room, name) for name in fitting)
+                writer.writerow((q.decoder.name, q.tokens, q.batch, room.name, place, part, n, *fits))
     return out.getvalue().rstrip("\n")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvtally.core.errors import InputError, UnreadableError, require_int, require_one_of
+from kvtally.core.errors import InputError, UnreadableError, require_one_of
 from kvtally.frontends.as_json import as_json
+from kvtally.frontends.options import filled, integer, refuse
+from kvtally.frontends.output import complain, naming, say, writable, write_whole
 
 if TYPE_CHECKING:
     from kvtally.live.zoo_row import Row
@@ -21,46 +22,52 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "md")
 ENGINES = ("local", "ray")
 MOST_JOBS = 256
+BEGIN = '{"name": "'  # of every row that is kept
+DEFAULTS = {"jobs": "1", "engine": "local", "form": "table"}
+SWEPT = ("only", "jobs", "engine", "results", "form", "out")  # options of a sweep
 
 
 @click.command()
 @click.option("--only", metavar="A,B,…", help="These architectures, by model_type [every one].")
-@click.option("-n", "jobs", metavar="JOBS", default="1", help="Architectures at a time [1].")
-@click.option("--engine", metavar="local|ray", default="local", help="Processes here, or a Ray cluster [local].")
+@click.option("-n", "jobs", metavar="JOBS", help="Architectures at a time [1].")
+@click.option("--engine", metavar="local|ray", help="Processes here, or a Ray cluster [local].")
 @click.option("--new", is_flag=True, help="Run nothing: name the architectures that kvtally does not read.")
 @click.option("--results", metavar="FILE", help="Keep each row here as it is done, and go on from those that are.")
-@click.option("--format", "form", metavar="table|json|md", default="table", help="How to print it [table].")
-@click.option("--out", metavar="FILE", help="Write it there instead of to stdout.")
-def zoo(*, only: str | None, jobs: str, engine: str, new: bool, results: str | None, form: str, out: str | None) -> int:
+@click.option("--format", "form", metavar="table|json|md", help="How to print it [table].")
+@click.option("--out", metavar="FILE", callback=writable, help="Write it there instead of to stdout.")
+def zoo(**given: Any) -> int:
     """Build a tiny real model of every architecture of the installed transformers; count it, and compare.
 
     Each in a process of its own. 0: what kvtally says of those it reads is so. 1: some of it is not.
     """
-    require_one_of("--format", form, FORMATS)
-    require_one_of("--engine", engine, ENGINES)
-    at_once = require_int("-n", int(jobs) if jobs.isdecimal() else jobs, least=1, most=MOST_JOBS)
+    if given["new"]:
+        refuse(given, SWEPT, "with `--new`")
+        return _new()
+    given = filled(given, DEFAULTS)
+    require_one_of("--format", given["form"], FORMATS)
+    require_one_of("--engine", given["engine"], ENGINES)
+    at_once = integer("jobs", given["jobs"], least=1, most=MOST_JOBS)
     from kvtally.live import zoo as live
     from kvtally.live.zoo_ray import sweep_on_ray
     from kvtally.live.zoo_row import Row
     from kvtally.live.zoo_sweep import sweep
 
-    visit = sweep_on_ray if engine == "ray" else sweep
-    if new:
-        click.echo(_unread(live.unread()))
-        return 0
-    names = chosen(only, live.names())
-    kept = rows_kept(results, live.version(), Row) if results else {}
-    rows, stopped = swept(names, kept, partial(visit, jobs=at_once), results=results, told=_progress)
-    deliver(_text(rows, form, live.version()), out)
+    visit = partial(sweep_on_ray if given["engine"] == "ray" else sweep, jobs=at_once)
+    names, results = chosen(given["only"], live.names()), given["results"]
+    kept = {} if results is None else rows_kept(results, live.version(), Row)
+    rows, stopped = swept(names, kept, visit, results=results, told=_progress)
+    deliver(_text(rows, given["form"], live.version()), given["out"])
     if stopped:
         raise KeyboardInterrupt
     return 1 if any(row.wrong for row in rows) else 0
 
 
-def _unread(names: Sequence[str]) -> str:
-    if not names:
-        return "every architecture of the installed transformers is read"
-    return "\n".join(f"{name}: not read: model_type `{name}`" for name in names)
+def _new() -> int:
+    from kvtally.live.zoo import unread
+
+    lines = [f"{name}: not read: model_type `{name}`" for name in unread()]
+    say("\n".join(lines or ["every architecture of the installed transformers is read"]))
+    return 0
 
 
 def chosen(only: str | None, known: Sequence[str]) -> list[str]:
@@ -79,22 +86,33 @@ def chosen(only: str | None, known: Sequence[str]) -> list[str]:
 
 
 def rows_kept(file: str, version: str, kind: Any) -> dict[str, Any]:
-    """The rows of this kind that a run before left in `file`, by name; those of another transformers are run again."""
-    rows = rows_read(file, kind) if Path(file).exists() else []
+    """The rows of this kind that a run before left in `file`, by name; those of another transformers are run again.
+
+    The file is made where there is none, so that one that cannot be written is named before anything is run.
+    """
+    append(file, "")
+    rows = rows_read(file, kind)
+    with naming(file, "--results"):
+        os.truncate(file, Path(file).read_bytes().rfind(b"\n") + 1)  # what is cut short would spoil the next row
     return {row.name: row for row in rows if row.transformers == version}
 
 
 def rows_read(file: str, kind: Any) -> list[Any]:
-    """All rows of this kind that are in `file`, in order."""
+    """All rows of this kind that are in `file`, in order; a last one that was cut short is left out."""
     try:
-        lines = Path(file).read_text(encoding="utf-8").splitlines()
-        return [kind.from_dict(json.loads(line)) for line in lines]
+        *lines, cut = Path(file).read_text(encoding="utf-8").split("\n")
+        rows = [kind.from_dict(json.loads(line)) for line in lines]
+        if cut[: len(BEGIN)] != BEGIN[: len(cut)]:
+            raise ValueError(cut)
     except OSError as error:
         raise UnreadableError(f"cannot be read: {error.strerror}", where=file) from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UnreadableError(
             "has a line that is no row of the zoo, expected what --results wrote", where=file, hint="remove the file"
         ) from None
+    if cut:
+        complain(f"{file}: the last row was cut short, and is left out")
+    return rows
 
 
 def swept(
@@ -115,7 +133,7 @@ def swept(
     try:
         for row in visit([name for name in names if name not in kept]):
             rows.append(row)
-            if results:
+            if results is not None:
                 append(results, json.dumps(row.to_dict()) + "\n")
             told(row, len(rows), len(names))
     except KeyboardInterrupt:
@@ -125,27 +143,25 @@ def swept(
 
 def append(file: str, line: str) -> None:
     """Writes a line at the end of a file."""
-    try:
-        with Path(file).open("a", encoding="utf-8") as stream:
-            stream.write(line)
-    except OSError as error:
-        raise UnreadableError(f"cannot be written: {error.strerror}", where=file) from None
+    with naming(file, "--results"), Path(file).open("a", encoding="utf-8") as stream:
+        stream.write(line)
 
 
 def _progress(row: Row, done: int, everything: int) -> None:
     wrong = next((f"{name}: {o.note}" for name, o in row.outcomes.items() if o.ok is False), "good")
-    sys.stderr.write(f"{done}/{everything} {row.name}: {wrong}\n"[:200].rstrip("\n") + "\n")
+    complain(f"{done}/{everything} {row.name}: {wrong}"[:200])
 
 
 def deliver(text: str, out: str | None) -> None:
-    """Writes a text into the file `out`, or to stdout where that is None."""
+    """Writes a text into the file `out`, or to stdout where that is None, or where it cannot be written."""
     if out is None:
-        click.echo(text)
+        say(text)
         return
     try:
-        Path(out).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UnreadableError(f"cannot be written: {error.strerror}", where=out) from None
+        write_whole(out, text + "\n", "--out")
+    except UnreadableError:
+        say(text)
+        raise
 
 
 def _text(rows: Sequence[Row], form: str, version: str) -> str:

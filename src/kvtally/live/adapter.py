@@ -10,19 +10,19 @@ from typing import Any
 
 import torch
 
-from kvtally.core.errors import KvtallyError
+from kvtally.core.errors import InputError, KvtallyError
 from kvtally.core.passes import LONGEST, Pass
-from kvtally.live.harness import CODEBOOKS, IMAGES, WHOLE_TEXT, Convention, convention, special_tokens
+from kvtally.live.harness import IMAGES, WHOLE_TEXT, Convention, codebooks, convention, special_tokens
 from kvtally.live.own_caches import ONE_ROW, layers_of, own_cache
-from kvtally.live.zoo_sizes import ENCODED, SOURCE
-from kvtally.pure.config import WITH_ENCODER, read_config
+from kvtally.live.zoo_sizes import source_of
+from kvtally.pure.config import read_config
 
 NO_CACHE = "the model takes no cache"
+OPERATIONS = ("crop", "reorder", "batch", "repeat", "reset")  # what changes a cache besides calls
 MASKS = ("attention_mask", "decoder_attention_mask")
 POSITIONS = ("position_ids", "decoder_position_ids")
-FROM_PADDING = frozenset(  # their first position is pad_token_id + 1, not 0
-    {"camembert", "data2vec-text", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod"}
-)
+
+OWN = "say how your own model is called with kvtally.live.Adapter(full=…, extend=…, fresh=…, vocab_size=…)"
 
 
 class Unsupported(Exception):
@@ -83,27 +83,23 @@ class Held:
     begins: tuple[int, ...] = ()
 
 
-def of_transformers(model: Any) -> Adapter:
-    """The Adapter of a transformers model: its forward, its usual cache, a static one, and what caches can do."""
-    config = model.config
+Runner = Callable[[Held, Any, Mapping[str, Any]], Any]  # cache or none, ids, mask and positions -> logits
+
+
+def of_transformers(model: Any, *, hint: str = OWN) -> Adapter:
+    """The Adapter of a transformers model: its forward, its usual cache, a static one, and what caches can do.
+
+    An InputError with this `hint` where the model is none of transformers.
+    """
+    config = _config(model, hint)
     decoder = config.get_text_config(decoder=True)
-    encoded = config.is_encoder_decoder or config.model_type in (*WITH_ENCODER, *ENCODED)
-    calls = convention(model, source=SOURCE if encoded else None)
+    source = source_of(config.model_type, config)
+    calls = convention(model, source=source)
     two = bool(calls.encoded([0]).keys() - {IMAGES})
     run = _runner(model, calls, decoder)
-
-    def extend(held: Held, ids: Any, **given: Any) -> Any:
-        if ids.shape[0] > 1 and config.model_type in ONE_ROW:
-            raise Unsupported(f"the cache of {type(model).__name__} is made here for one sequence")
-        if not held.past:
-            held.begins = _begins(ids)
-        logits = run(held, ids, given)
-        held.past += ids.shape[1]
-        return logits
-
     return Adapter(
         full=lambda ids, **given: run(Held(None, begins=_begins(ids)), ids, given),
-        extend=extend,
+        extend=_extender(model, run),
         fresh=lambda: Held(_cache(calls)),
         vocab_size=decoder.vocab_size,
         crop=_crop,
@@ -117,13 +113,43 @@ def of_transformers(model: Any) -> Adapter:
         cells=lambda held: cells(held.cache),
         croppable=lambda held: _croppable(held.cache),
         takes=frozenset(_keywords(model)),
-        windows=_windows(model, SOURCE if encoded else None),
+        windows=_windows(model, source),
         special=frozenset(special_tokens(config, decoder)),
         first=_first_position(model),
         model=model,
         device=model.device,
         name=type(model).__name__,
     )
+
+
+def _config(model: Any, hint: str) -> Any:
+    """The config of a transformers model."""
+    config = getattr(model, "config", None)
+    if isinstance(model, torch.nn.Module) and hasattr(config, "get_text_config"):
+        return config
+    kind = type(model).__name__
+    article = "an" if kind.startswith(tuple("AEIOU")) else "a"
+    raise InputError(f"`model` is {article} {kind}, expected a transformers model", hint=hint)
+
+
+def taken(adapter: Adapter, ids: Any, *, least: int) -> Any:
+    """`ids` as a tensor (1, n) where they are `least` token ids of the decoder or more, a list or a row of a batch."""
+    expected = f"expected {least} integers or more, of shape (n) or (1, n)"
+    try:
+        found = torch.as_tensor(ids)
+    except Exception:  # whatever torch says of what is no tensor
+        raise InputError(f"`ids` is {ids!r:.80}, {expected}") from None
+    row = found[None] if found.dim() == 1 else found
+    whole = not (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool)
+    if not whole or row.dim() != 2 or row.shape[0] != 1 or row.shape[1] < least:
+        raise InputError(f"`ids` has the shape {tuple(found.shape)} and the type {found.dtype}, {expected}")
+    low, high = int(row.min()), int(row.max())
+    if low < 0 or high >= adapter.vocab_size:
+        raise InputError(
+            f"`ids` reach from {low:,} to {high:,}, expected 0 to {adapter.vocab_size - 1:,}",
+            hint="were they made by the tokenizer of another model?",
+        )
+    return row.to(adapter.device, torch.long)
 
 
 def _begins(ids: Any) -> tuple[int, ...]:
@@ -136,19 +162,34 @@ def _picked(begins: tuple[int, ...], rows: Any) -> tuple[int, ...]:
     return tuple(begins[row] for row in rows.tolist())
 
 
-def _runner(model: Any, calls: Convention, decoder: Any) -> Callable[[Held, Any, Mapping[str, Any]], Any]:
+def _extender(model: Any, run: Runner) -> Callable[..., Any]:
+    """A function that goes on from a cache, which then holds the new tokens too."""
+
+    def extend(held: Held, ids: Any, **given: Any) -> Any:
+        if ids.shape[0] > 1 and model.config.model_type in ONE_ROW:
+            raise Unsupported(f"the cache of {type(model).__name__} is made here for one sequence")
+        if not held.past:
+            held.begins = _begins(ids)
+        logits = run(held, ids, given)
+        held.past += ids.shape[1]
+        return logits
+
+    return extend
+
+
+def _runner(model: Any, calls: Convention, decoder: Any) -> Runner:
     """A function that runs one call: a cache or none, ids, mask and positions."""
-    codebooks = decoder.num_codebooks if decoder.model_type in CODEBOOKS else 1
+    rows = codebooks(decoder)
     names = _keywords(model)
 
     def run(held: Held, ids: Any, given: Mapping[str, Any]) -> Any:
         if decoder.model_type in WHOLE_TEXT:
             raise Unsupported(f"{type(model).__name__} is given its whole text in every call")
         more = {names[name]: value for name, value in given.items() if value is not None}
-        fed = ids.repeat_interleave(codebooks, 0) if codebooks > 1 else ids
+        fed = ids.repeat_interleave(rows, 0) if rows > 1 else ids
         asked = Pass(new=ids.shape[1], past=held.past, logits=ids.shape[1])
         logits = calls.call(held.cache, fed, asked, begins=held.begins, **more)
-        return logits if codebooks == 1 else logits.unflatten(0, (-1, codebooks)).transpose(1, 2).flatten(2)
+        return logits if rows == 1 else logits.unflatten(0, (-1, rows)).transpose(1, 2).flatten(2)
 
     return run
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from kvtally.core.agreement import GROUPS, THRESHOLD, Agreement, Report
+from kvtally.core.agreement import GROUPS, LONGEST_RUN, PRECISIONS, THRESHOLD, Agreement, Report
 from kvtally.core.errors import InputError, require_int, require_number, require_one_of
+from kvtally.core.passes import LONGEST
 from kvtally.live import (
     scenarios_batch,
     scenarios_edit,
@@ -19,7 +20,7 @@ from kvtally.live import (
     scenarios_power,
     scenarios_steps,
 )
-from kvtally.live.adapter import Adapter, Unsupported, of_transformers
+from kvtally.live.adapter import Adapter, Unsupported, of_transformers, taken
 from kvtally.live.float64 import Choices, converted, float64
 from kvtally.live.harness import as_found
 from kvtally.live.measure import Measured, measure, not_finite
@@ -50,7 +51,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     *scenarios_batch.SCENARIOS,
     *scenarios_generate.SCENARIOS,
 )
-DTYPES = ("float64", "float32", "bfloat16", "float16")
 TOKENS, FEWEST = 24, 8
 PASSED_WINDOW = 64  # windows up to this many tokens are passed without being asked for
 LOCATED = 2  # defects of each group whose first wrong cell is looked for
@@ -100,11 +100,11 @@ def check(
     'rounding'
     """
     if dtype is not None:
-        require_one_of("dtype", dtype, DTYPES)
+        require_one_of("dtype", dtype, PRECISIONS)
     tolerance = require_number("tolerance", tolerance, above=0, below=1)
     factor = None if screen is None else require_number("screen", screen, least=0)
-    adapter = guarded(model if isinstance(model, Adapter) else _adapter(model))
-    question = _question(adapter, ids, scenarios, tokens, require_int("seed", seed, least=0))
+    adapter = guarded(model if isinstance(model, Adapter) else of_transformers(model))
+    question = _question(adapter, ids, scenarios, tokens, require_int("seed", seed, least=0, most=LONGEST))
     question = replace(question, tolerance=tolerance, factor=factor)
     with _as_found(adapter.model) if adapter.model is not None else torch.no_grad():
         with _native(adapter, dtype):
@@ -127,25 +127,16 @@ def _as_found(model: Any) -> Iterator[None]:
                     del vars(module)[name]
 
 
-def _adapter(model: Any) -> Adapter:
-    if not isinstance(model, torch.nn.Module) or not hasattr(model, "config"):
-        raise InputError(
-            f"`model` is a {type(model).__name__}, expected a transformers model with a cache, or an Adapter",
-            hint="say how your own model is called with kvtally.live.Adapter(full=…, extend=…, fresh=…, vocab_size=…)",
-        )
-    return of_transformers(model)
-
-
 def _question(adapter: Adapter, ids: Any, scenarios: str | Iterable[str], tokens: int | None, seed: int) -> Question:
     wanted = chosen(scenarios)
     if ids is not None:
-        ids = torch.as_tensor(ids).reshape(1, -1).to(adapter.device)
+        ids = taken(adapter, ids, least=FEWEST)
         if tokens is not None and tokens != ids.shape[1]:
             raise InputError(f"`tokens` is {tokens:,} and `ids` has {ids.shape[1]:,}, expected one of them")
         tokens = ids.shape[1]
     small = [w for w in adapter.windows if w <= PASSED_WINDOW]
     usual = max([TOKENS, *(2 * w + 4 for w in small)])
-    tokens = usual if tokens is None else require_int("tokens", tokens, least=FEWEST)
+    tokens = usual if tokens is None else require_int("tokens", tokens, least=FEWEST, most=LONGEST_RUN)
     return Question(adapter=adapter, tokens=tokens, seed=seed, ids=ids, scenarios=wanted)
 
 

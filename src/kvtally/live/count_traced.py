@@ -49,7 +49,7 @@ def trace(model: Any, passes: Iterable[Pass], decoder: Decoder, *, calls: Conven
     (200, 320)
     """
     with as_found(model):
-        calls = convention(model, source=_source(decoder)) if calls is None else calls
+        calls = convention(model, source=source(decoder)) if calls is None else calls
         watch = _Watch(decoder=decoder)
         with _hooked(model, watch):
             for step in steps(calls, passes):
@@ -58,7 +58,7 @@ def trace(model: Any, passes: Iterable[Pass], decoder: Decoder, *, calls: Conven
     return watch.tally()
 
 
-def _source(decoder: Decoder) -> int | None:
+def source(decoder: Decoder) -> int | None:
     """The length of the encoder's output that the decoder says it attends to."""
     return next((layer.cross.tokens_held(0) for layer in decoder.layers if layer.cross), None)
 

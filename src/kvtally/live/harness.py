@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 import inspect
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from kvtally.core.errors import InputError
+from kvtally.core.errors import InputError, KvtallyError
 from kvtally.core.passes import Pass
 from kvtally.live.own_caches import own_cache
 
@@ -23,6 +25,8 @@ IMAGES = "cross_attention_states"  # given with the first pass only, and kept be
 ENCODER_KEYWORDS = ("encoder_hidden_states", "encoder_outputs", IMAGES)
 WHOLE_TEXT = frozenset({"cpmant"})  # given all ids in every pass, `prompt_length` learned tokens put before them
 CODEBOOKS = frozenset({"musicgen_decoder", "musicgen_melody_decoder"})  # read a row of ids for each codebook
+LONGEST = 240  # characters of a message
+UNRUN = "transformers does not run this model on the meta device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,14 +169,11 @@ def convention(model: Any, *, source: int | None = None) -> Convention:
     keyword = next((name for name in CACHE_KEYWORDS if name in takes), None)
     if keyword is None and "input_ids" not in takes:
         raise _takes_no_cache(model, takes)
-    inputs = "decoder_input_ids" if model.config.is_encoder_decoder else "input_ids"
     fixed = _encoder_outputs(model, source, takes)
-    keeps_logits = "logits_to_keep" in takes
     decoder = model.config.get_text_config(decoder=True)
     two = bool(fixed) and IMAGES not in fixed
     own = own_cache(model)
     some = token_ids(decoder.vocab_size, special_tokens(model.config, decoder), model.device)
-    codebooks = decoder.num_codebooks if decoder.model_type in CODEBOOKS else 1
 
     def fresh() -> Any:
         if keyword is None:
@@ -182,24 +183,40 @@ def convention(model: Any, *, source: int | None = None) -> Convention:
     def encoded(begins: Sequence[int]) -> dict[str, Any]:
         return {name: _for_rows(name, shape, begins, model) for name, shape in fixed.items()}
 
+    return Convention(
+        fresh=fresh,
+        call=_caller(model, keyword, fresh, encoded, some),
+        ids=lambda n: some(n).repeat(codebooks(decoder), 1),
+        parts=_self_and_cross if two else lambda cache: (cache,) if hasattr(cache, "update") else (),
+        keeps_logits="logits_to_keep" in takes,
+        caches=keyword is not None,
+        encoded=encoded,
+    )
+
+
+def _caller(
+    model: Any, keyword: str | None, fresh: Callable[[], Any], encoded: Callable[..., Any], some: Callable[[int], Any]
+) -> Callable[..., Any]:
+    """What runs one pass: each thing it is given under the name that this model's forward has for it."""
+    decoder, both = model.config.get_text_config(decoder=True), model.config.is_encoder_decoder
+    inputs = "decoder_input_ids" if both else "input_ids"
+    keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
+
     def call(cache: Any, ids: Any, p: Pass, *, begins: Sequence[int] = (), **more: Any) -> Any:
         given = some(p.past + p.new - decoder.prompt_length) if decoder.model_type in WHOLE_TEXT else ids
         rows = {"logits_to_keep": _last_rows(ids if p.past else given, p.logits)} if keeps_logits else {}
         used = fresh() if keyword and cache is None and model.device.type == "meta" else cache
         held = {} if keyword is None or used is None else {keyword: used}
-        seen = encoded(begins or [0] * (ids.shape[0] // codebooks))
+        seen = encoded(begins or [0] * (ids.shape[0] // codebooks(decoder)))
         read = _images(seen[IMAGES], ids, p) if IMAGES in seen else seen
         return model(**{inputs: given}, **read, **held, **rows, **more, use_cache=used is not None).logits
 
-    return Convention(
-        fresh=fresh,
-        call=call,
-        ids=lambda n: some(n).repeat(codebooks, 1),
-        parts=_self_and_cross if two else lambda cache: (cache,) if hasattr(cache, "update") else (),
-        keeps_logits=keeps_logits,
-        caches=keyword is not None,
-        encoded=encoded,
-    )
+    return call
+
+
+def codebooks(decoder: Any) -> int:
+    """How many rows of ids the decoder of this config reads for one text."""
+    return int(decoder.num_codebooks) if decoder.model_type in CODEBOOKS else 1
 
 
 def _takes_no_cache(model: Any, takes: Iterable[str]) -> InputError:
@@ -304,20 +321,12 @@ def build(
     there in every dtype. `dtype` None takes the config's. Quantized weights are built as plain ones of
     `dtype`. Remote code is never run.
     """
-    settings = _config(config) if isinstance(config, Mapping) else copy.deepcopy(config)
-    make, settings = _maker(settings)
+    make, settings = _maker(configured(config) if isinstance(config, Mapping) else copy.deepcopy(config))
     chosen = {"attn_implementation": attention, "experts_implementation": experts, "dtype": dtype}
-    with torch.random.fork_rng(), torch.device(device):
+    with refused(f"transformers does not build this {settings.model_type}"), torch.random.fork_rng():
         torch.manual_seed(SEED)
-        try:
+        with torch.device(device):
             model = make(settings, **{name: value for name, value in chosen.items() if value is not None})
-        except ValueError as error:
-            if "Unrecognized configuration class" in str(error):
-                raise _no_language_model(settings) from error
-            raise InputError(
-                f"transformers does not build this {settings.model_type}: {error}",
-                hint="choose another `attention` or `experts`, or leave them to transformers",
-            ) from error
     if experts is None and device == "meta" and model._can_set_experts_implementation():
         model.set_experts_implementation("batched_mm")
     return model.eval()
@@ -328,34 +337,56 @@ def _maker(settings: Any) -> tuple[Callable[..., Any], Any]:
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq
     from transformers.models.auto import modeling_auto
 
-    if not settings.is_encoder_decoder:
-        return AutoModelForCausalLM.from_config, settings
-    if type(settings) in modeling_auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING:
+    both, known = settings.is_encoder_decoder, modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING
+    if both and type(settings) in modeling_auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING:
         return AutoModelForSpeechSeq2Seq.from_config, settings
-    if type(settings) in modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
+    if both and type(settings) in modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
         return AutoModelForSeq2SeqLM.from_config, settings
-    known = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING
     if type(settings) not in known:
-        raise _no_language_model(settings)
-    return known[type(settings)]._from_config, settings.get_text_config(decoder=True)
+        raise InputError(
+            f"`model_type` is `{settings.model_type}`, expected one that transformers has a language model for",
+            hint="an encoder has none, and no cache; build one of your own and say how it is called with "
+            "calls=kvtally.live.Convention(...)",
+        )
+    if both:
+        return known[type(settings)]._from_config, settings.get_text_config(decoder=True)
+    return AutoModelForCausalLM.from_config, settings
 
 
-def _no_language_model(settings: Any) -> InputError:
-    return InputError(
-        f"`model_type` is `{settings.model_type}`, expected one that transformers has a language model for",
-        hint="an encoder has none, and no cache; build one of your own and say how it is called with "
-        "calls=kvtally.live.Convention(...)",
-    )
-
-
-def _config(settings: Mapping[str, Any]) -> Any:
+def configured(settings: Mapping[str, Any]) -> Any:
     """The config object for a dictionary, without what would load or run something else."""
     from transformers import CONFIG_MAPPING, AutoConfig
 
     name = settings.get("model_type")
-    if name not in CONFIG_MAPPING:
+    if not isinstance(name, str) or name not in CONFIG_MAPPING:
         raise InputError(
             f"`model_type` is {name!r}, expected one that this transformers knows",
-            hint="upgrade transformers, or trace a model you built yourself",
+            hint="upgrade transformers, or build the model yourself",
         )
-    return AutoConfig.for_model(**{k: v for k, v in settings.items() if k not in ("auto_map", "quantization_config")})
+    left = ("auto_map", "quantization_config")
+    with refused(f"transformers does not build this {name}"):
+        return AutoConfig.for_model(**{k: v for k, v in settings.items() if k not in left})
+
+
+@contextmanager
+def refused(problem: str, *, where: str = "", hint: str = "") -> Iterator[None]:
+    """Whatever is raised inside as an error of the input: `problem`, and the words of what was raised; at `where`."""
+    try:
+        yield
+    except KvtallyError as error:
+        raise (error.at(where) if where else error) from error.__cause__
+    except Exception as error:
+        raise InputError(f"{problem}: {refusal_of(error)}", where=where, hint=hint) from error
+
+
+def refusal_of(error: BaseException) -> str:
+    """An error's own message, with the file and line that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({'/'.join(Path(frames[-1].filename).parts[-2:])}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {brief(error)}{place}"
+
+
+def brief(error: BaseException) -> str:
+    """What an error says, on one line, its middle left out where it is long."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"

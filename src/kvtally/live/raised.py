@@ -12,14 +12,13 @@ from typing import Any
 import torch
 
 from kvtally.core.errors import InputError, KvtallyError
-from kvtally.live.adapter import Adapter, Unsupported
+from kvtally.live.adapter import OPERATIONS, Adapter, Unsupported
+from kvtally.live.harness import brief, refusal_of
 
 LIBRARIES = (str(Path(torch.__file__).parent), sysconfig.get_path("stdlib") + "/")
 INSTALLED = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 CACHES = "transformers.cache_utils"  # some classes of layers lack an operation that others have
-LONGEST = 240  # characters of a message
 NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")  # torch's words for it on CPUs and others
-OPERATIONS = ("crop", "reorder", "batch", "repeat", "reset")
 MADE = ("fresh", "static", "recording", "branch")
 
 
@@ -93,7 +92,7 @@ def told(error: Exception) -> Exception:
     """`Unsupported` with the error's own message; InputError where memory ran out."""
     if out_of_memory(error):
         return InputError(
-            f"out of memory: {_brief(error)}", hint="ask for fewer tokens, fewer scenarios, or a smaller dtype"
+            f"out of memory: {brief(error)}", hint="ask for fewer tokens, fewer scenarios, or a smaller dtype"
         )
     return Unsupported(refusal_of(error))
 
@@ -119,15 +118,3 @@ def refuses(error: Exception) -> bool:
 def _of_library(file: str) -> bool:
     """Whether a file is of torch or of Python itself, which know nothing of caches."""
     return file.startswith(LIBRARIES[0]) or (file.startswith(LIBRARIES[1]) and not file.startswith(INSTALLED))
-
-
-def refusal_of(error: BaseException) -> str:
-    """An error's own message, with the file and line that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({'/'.join(Path(frames[-1].filename).parts[-2:])}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {_brief(error)}{place}"
-
-
-def _brief(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"

@@ -13,7 +13,7 @@ import torch
 from kvtally.core.agreement import Agreement
 from kvtally.core.errors import InputError, require_int
 from kvtally.core.rounded import Rounded, Stretch
-from kvtally.live.adapter import Adapter, Held, Unsupported, of_transformers
+from kvtally.live.adapter import Adapter, Held, Unsupported, of_transformers, taken
 from kvtally.live.float64 import converted
 from kvtally.live.harness import CODEBOOKS, as_found
 from kvtally.live.raised import Crashed, guarded
@@ -91,8 +91,8 @@ def round_caches(
 
     `progress` is told how many tokens of how many every pass has seen.
     """
-    adapter = _adapter(model)
-    ids = _checked(adapter, ids)
+    adapter = roundable(model)
+    ids = taken(adapter, ids, least=2)
     size = _call(adapter, chunk)
     with as_found(model), converted(model, torch.float32), _refusals(adapter):
         left = Held(_fresh(adapter, make_cache))
@@ -108,27 +108,27 @@ def round_caches(
     return tuple(_told(adapter, run, total, size) for run in runs)
 
 
-def _adapter(model: Any) -> Adapter:
-    if not isinstance(model, torch.nn.Module) or not hasattr(model, "config"):
-        raise InputError(
-            f"`model` is a {type(model).__name__}, expected a transformers model",
-            hint="what a cache of your own keeps, you can round yourself: kvtally.live.schemes.rounded",
-        )
+def roundable(model: Any) -> Adapter:
+    """The Adapter of a transformers model whose cache can be rounded; an InputError for what is none."""
+    hint = "what a cache of your own keeps, you can round yourself: kvtally.live.schemes.rounded"
+    adapter = of_transformers(model, hint=hint)
     if model.config.get_text_config(decoder=True).model_type in CODEBOOKS:
         raise InputError(f"{type(model).__name__} reads a row of ids for each codebook, expected a single text")
-    return guarded(of_transformers(model))
+    return guarded(adapter)
 
 
-def _checked(adapter: Adapter, ids: Any) -> Any:
-    ids = torch.as_tensor(ids, device=adapter.device).reshape(1, -1)
-    if ids.shape[1] < 2 or ids.is_floating_point():
-        raise InputError(f"`ids` has {ids.shape[1]} tokens of {ids.dtype}, expected 2 integers or more")
-    if int(ids.min()) < 0 or int(ids.max()) >= adapter.vocab_size:
-        raise InputError(
-            f"`ids` reach from {int(ids.min()):,} to {int(ids.max()):,}, expected 0 to {adapter.vocab_size - 1:,}",
-            hint="were they made by the tokenizer of another model?",
-        )
-    return ids
+def key_widths(adapter: Adapter, ids: Any) -> frozenset[int]:
+    """How many elements the rows of K have that a cache is given, cross attention's too: read off a first token."""
+    found: set[int] = set()
+
+    def watch(part: str, _layer: int, _start: int, _given: Any, kept_: Any) -> None:
+        if part.endswith("k"):
+            found.add(kept_.shape[-1])
+
+    with as_found(adapter.model), _refusals(adapter):
+        held = Held(RoundingCache(adapter.fresh().cache, how=kept(k_dtype="float32"), watch=watch))
+        adapter.extend(held, ids[:, :1])
+    return frozenset(found)
 
 
 def _call(adapter: Adapter, chunk: int | None) -> int:

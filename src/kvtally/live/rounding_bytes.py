@@ -8,8 +8,8 @@ from kvtally.core.errors import KvtallyError
 from kvtally.core.holding import Holding, holdings
 from kvtally.live.rounding_cache import Kept, group_of
 from kvtally.live.schemes import Scheme, stored_bytes
-from kvtally.live.zoo_sizes import ENCODED, SOURCE
-from kvtally.pure.config import WITH_ENCODER, read_config
+from kvtally.live.zoo_sizes import source_of
+from kvtally.pure.config import read_config
 
 EXACT, STATE = 2, 4  # bytes of an element as engines keep it
 
@@ -20,14 +20,13 @@ def bytes_of(model: Any, how: Kept, tokens: int) -> tuple[tuple[int, int] | None
     Scales and zero-points are counted as `size` counts them. Tokens that are not rounded, as their group or residual
     block is not full, take 2 bytes an element, as do index keys and inputs of a convolution; states take 4.
     """
-    config = model.config
-    encoded = config.is_encoder_decoder or config.model_type in (*WITH_ENCODER, *ENCODED)
+    config, source = model.config, source_of(model.config.model_type, model.config)
     try:
-        decoder = read_config(config.to_dict(), where=type(model).__name__, source=SOURCE if encoded else None)
+        decoder = read_config(config.to_dict(), where=type(model).__name__, source=source)
+        rows = [h for layer in holdings(decoder) for h in layer]
+        return (sum(_held(h, Kept(), tokens) for h in rows), sum(_held(h, how, tokens) for h in rows)), ""
     except KvtallyError as error:
         return None, f"not counted: {error.problem}"
-    rows = [h for layer in holdings(decoder) for h in layer]
-    return (sum(_held(h, Kept(), tokens) for h in rows), sum(_held(h, how, tokens) for h in rows)), ""
 
 
 def _held(h: Holding, how: Kept, tokens: int) -> int:

@@ -10,7 +10,7 @@ import torch
 
 from kvtally.core.errors import InputError
 from kvtally.core.passes import Pass
-from kvtally.live.harness import as_found, build, convention, copies_kept, steps
+from kvtally.live.harness import UNRUN, as_found, build, convention, copies_kept, refused, steps
 from kvtally.live.own_caches import layers_of, states_on_modules
 from kvtally.live.zoo import elements
 from kvtally.live.zoo_row import kept
@@ -34,7 +34,7 @@ class MeasuredLayer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class CacheMeasured:
     """What the cache of one sequence holds in transformers after a prefill of `tokens`, layer by layer."""
 
     model: str
@@ -80,17 +80,18 @@ class Measured:
         return "\n".join([head, *rows])
 
 
-def measure(config: Mapping[str, Any], tokens: int, *, dtype: str = "bf16", source: int | None = None) -> Measured:
+def measured_cache(
+    config: Mapping[str, Any], tokens: int, *, dtype: str = "bf16", source: int | None = None
+) -> CacheMeasured:
     """The cache of the transformers model that `config` describes, after one prefill of `tokens` on the meta device.
 
-    Shapes alone are computed, so that no weights and no memory are needed. Elements are compared with what
-    attention needs, layer by layer, after the known deviations: one token less of a full window, a tap more of
-    a convolution, K and V repeated for every query head (Falcon). Bytes are those found: states may have another type
-    than engines give them.
+    Shapes alone are computed, without weights or memory. Elements are compared with what attention needs, layer by
+    layer, after the known deviations: one token less of a full window, a tap more of a convolution, K and V repeated
+    for every query head (Falcon). Bytes are those found: states may have another type than engines give them.
 
     >>> llama = dict(model_type="llama", hidden_size=32, num_attention_heads=4, num_key_value_heads=2,
     ...              num_hidden_layers=3, intermediate_size=48, vocab_size=19)
-    >>> measure(llama, 10).bytes  # 3 * 2 * 10 * 2*8 * 2
+    >>> measured_cache(llama, 10).bytes  # 3 * 2 * 10 * 2*8 * 2
     1920
     """
     if dtype not in DTYPES:
@@ -99,19 +100,10 @@ def measure(config: Mapping[str, Any], tokens: int, *, dtype: str = "bf16", sour
             where="--measure",
         )
     decoder = read_config(config, source=source)
-    try:
-        model = build(config, device="meta", dtype=DTYPES[dtype], attention="eager")
-        with as_found(model):
-            (step,) = steps(convention(model, source=source), [Pass(new=tokens)])
-            step.run()
-    except (RuntimeError, ValueError, TypeError, AttributeError, ImportError) as error:
-        problem = str(error).partition("\n")[0] or type(error).__name__
-        raise InputError(
-            f"transformers does not run this model on the meta device: {problem:.200}", where="--measure"
-        ) from error
+    model, cache = _filled(config, tokens, DTYPES[dtype], source)
     apart, copies = states_on_modules(model), copies_kept(model)
     expected = kept(decoder, tokens)
-    found, sizes = elements(step.cache), _bytes(step.cache)
+    found, sizes = elements(cache), _bytes(cache)
     missing = [0] * (len(expected) - len(found))
     found, sizes = [*found, *missing], [*sizes, *missing]
     each = torch.finfo(getattr(torch, DTYPES[dtype])).bits // 8
@@ -126,7 +118,17 @@ def measure(config: Mapping[str, Any], tokens: int, *, dtype: str = "bf16", sour
         )
         for index, (mine, note) in enumerate(expected)
     )
-    return Measured(model=str(config.get("model_type")), tokens=tokens, dtype=dtype, layers=layers)
+    return CacheMeasured(model=str(config.get("model_type")), tokens=tokens, dtype=dtype, layers=layers)
+
+
+def _filled(config: Mapping[str, Any], tokens: int, dtype: str, source: int | None) -> tuple[Any, Any]:
+    """The model on the meta device, and its cache after the prefill."""
+    with refused(UNRUN, where="--measure"):
+        model = build(config, device="meta", dtype=dtype, attention="eager")
+        with as_found(model):
+            (step,) = steps(convention(model, source=source), [Pass(new=tokens)])
+            step.run()
+    return model, step.cache
 
 
 def _bytes(cache: Any) -> list[int]:

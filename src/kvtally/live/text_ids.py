@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from kvtally.core.errors import UnreadableError
+from kvtally.live.checked_model import unbarred
+from kvtally.live.harness import refusal_of
 
 
 def text_ids(model: str, text: str) -> Any:
@@ -15,10 +17,9 @@ def text_ids(model: str, text: str) -> Any:
     path = Path(model)
     place, more = (str(path.parent), {"gguf_file": path.name}) if model.endswith(".gguf") else (model, {})
     try:
-        tokenizer = AutoTokenizer.from_pretrained(place, **more)
-    except (OSError, ValueError, ImportError, KeyError) as error:
-        said = " ".join(str(error).split())
-        raise UnreadableError(
-            f"no tokenizer can be loaded: {said[:300]}", where=model, hint="--tokens N takes random tokens instead"
-        ) from error
+        with unbarred():
+            tokenizer = AutoTokenizer.from_pretrained(place, **more)
+    except Exception as error:  # whatever a file of tokens makes its readers raise
+        said = f"no tokenizer can be loaded: {refusal_of(error)}"
+        raise UnreadableError(said, where=model, hint="--tokens N takes random tokens instead") from error
     return tokenizer(text, return_tensors="pt").input_ids

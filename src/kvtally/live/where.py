@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 
-from kvtally.live.adapter import Adapter, Unsupported
+from kvtally.live.adapter import OPERATIONS, Adapter, Unsupported
 from kvtally.live.raised import Crashed, guarded
 from kvtally.live.where_patterns import POSITIONAL, Cell, Cells, Look, filled, lossy, pattern, read
 
-OPERATIONS = ("crop", "reorder", "batch", "repeat", "reset")
 ALL_RIGHT = (
     "every cell of the cache is that of a full pass that filled a fresh one: "
     "what reads the cache differs, or a full pass stores the same"

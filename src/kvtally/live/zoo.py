@@ -16,8 +16,8 @@ from kvtally.live.harness import as_found, as_run, build, convention, copies_kep
 from kvtally.live.own_caches import layers_of, states_on_modules
 from kvtally.live.zoo_row import GOOD, Outcome, Row, bad, kept, unseen
 from kvtally.live.zoo_shrink import shrunk
-from kvtally.live.zoo_sizes import ENCODED, SOURCE
-from kvtally.pure.config import FAMILIES, WITH_ENCODER, read_config
+from kvtally.live.zoo_sizes import source_of
+from kvtally.pure.config import FAMILIES, read_config
 from kvtally.pure.count_closed import count
 
 PROMPT, NEW, CHUNK = 13, 4, 5  # past every window, chunk and top-k of the tiny models
@@ -58,8 +58,8 @@ def visit(name: str) -> Row:
     try:
         model = scaled(build(config, device="cpu"))
     except Exception as error:
-        return _read(replace(row, built=bad(error)), config, _source(name, config))[0]
-    source = _source(name, model.config)
+        return _read(replace(row, built=bad(error.__cause__ or error)), config, source_of(name, config))[0]
+    source = source_of(name, model.config)
     caches, ran = _ran(model, source)
     row, decoder = _read(replace(row, model=type(model).__name__, built=GOOD, ran=ran), model.config, source)
     if decoder is None:
@@ -81,11 +81,6 @@ def _read(row: Row, config: Any, source: int | None) -> tuple[Row, Decoder | Non
 def _short(problem: str) -> str:
     """What a refusal says, without the list of all that is known."""
     return problem.partition("; known:")[0]
-
-
-def _source(name: str, config: Any) -> int | None:
-    """How many tokens its encoder reads; None for an architecture without one."""
-    return SOURCE if config.is_encoder_decoder or name in (*WITH_ENCODER, *ENCODED) else None
 
 
 def scaled(model: Any) -> Any:

@@ -55,7 +55,7 @@ def visit_check(name: str) -> CheckRow:
     try:
         model = scaled(build(shrunk(name), device="cpu"))
     except Exception as error:
-        return replace(row, built=bad(error))
+        return replace(row, built=bad(error.__cause__ or error))
     row = replace(row, model=type(model).__name__, built=GOOD)
     try:
         return checked(row, check(of_transformers(model)))

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kvtally.pure.config import WITH_ENCODER
+
 VOCAB = 131
 SOURCE = 7  # tokens that an encoder reads
 ENCODED = ("mllama", "trocr")  # decoders that attend to an encoder although they are built alone
@@ -101,6 +103,11 @@ MISSING: dict[str, int] = {
     "num_experts_per_tok": 3,
     "num_key_value_heads": 2,
 }
+
+
+def source_of(name: str, config: Any) -> int | None:
+    """How many tokens the encoder reads that the architecture `name` attends to; None where it has none."""
+    return SOURCE if config.is_encoder_decoder or name in (*WITH_ENCODER, *ENCODED) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

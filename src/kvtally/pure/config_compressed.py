@@ -12,9 +12,9 @@ from kvtally.core.indexer_mixer import Indexer
 from kvtally.core.mixer import Mixer
 from kvtally.core.recurrent_mixer import Recurrent
 from kvtally.core.tally import Term
-from kvtally.pure.config_dense import SLIDING, decoder, depth
-from kvtally.pure.config_fields import HINT, Fields
-from kvtally.pure.config_latent import DRAFT, per_layer, routed, shared_width
+from kvtally.pure.config_dense import SLIDING, decoder, depth, per_layer
+from kvtally.pure.config_fields import DRAFT, HINT, Fields
+from kvtally.pure.config_latent import routed, shared_width
 
 SPARSE, HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
 RATIOS = {SLIDING: 0, SPARSE: 4, HEAVY: 128}  # tokens an entry, where the config leaves them out

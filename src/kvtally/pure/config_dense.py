@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from kvtally.core.decoder import Decoder, Layer
 from kvtally.core.errors import InputError
@@ -82,13 +82,20 @@ def depth(f: Fields) -> int:
 def attention(f: Fields, *, window: int | None = None) -> Attention:
     """Attention: GQA where the config says so (null: as many KV heads as heads), an explicit head_dim first."""
     heads = f.integer("num_attention_heads")
-    kv = f.optional("num_key_value_heads")
-    if kv is None:
+    if f.optional("num_key_value_heads") is None:
         kv = f.derive("num_key_value_heads", heads, "num_attention_heads")
-    if heads % kv:
-        refuse_groups(f, "num_key_value_heads")
+    else:
+        kv = kv_heads(f, f, "num_key_value_heads")
     width = (f.optional("head_dim") if f.knows("head_dim") else None) or whole_head_dim(f)
     return Attention(num_heads=heads, num_kv_heads=kv, head_dim=width, window=window)
+
+
+def kv_heads(f: Fields, own: Fields, name: str) -> int:
+    """The KV heads that the field `name` of `own` says, each of which serves a whole number of heads."""
+    kv = own.integer(name)
+    if f.integer("num_attention_heads") % kv:
+        refuse_groups(f, own.said(name))
+    return kv
 
 
 def mha(f: Fields) -> Attention:
@@ -116,6 +123,15 @@ def mlps(f: Fields, *, gated: bool = True) -> tuple[Mlp, ...]:
 def repeat(f: Fields, part: Part) -> tuple[Part, ...]:
     """The same part in every layer."""
     return (part,) * depth(f)
+
+
+def routing(f: Fields, number: str, chosen: str) -> tuple[int, int]:
+    """How many experts there are, and how many of them each token chooses: the fields of these names."""
+    many, picked = f.integer(number), f.integer(chosen)
+    if picked > many:
+        both = f"{f.said(chosen)} and {f.said(number)}"
+        raise InputError(f"{both}, expected at most as many experts a token as there are")
+    return many, picked
 
 
 # Windows, one a layer; None sees everything
@@ -161,23 +177,18 @@ def alternating(f: Fields, *, every: int) -> tuple[int | None, ...]:
     """Every `every`-th layer sees everything and the others slide, unless `layer_types` says otherwise."""
     kinds = layer_types(f)
     rule = tuple(SLIDING if (index + 1) % every else FULL for index in range(depth(f)))
+    pattern = "sliding_window_pattern"
+    given = pattern in f.facts  # where the class reads one
     if kinds is None:
-        source = "sliding_window_pattern" if f.has("sliding_window_pattern") else CLASS_DEFAULT
-        f.derive("layer_types", f"{FULL} every {every}, else {SLIDING}", source)
-    elif f.has("sliding_window_pattern") and kinds != rule:
-        where = next(i for i, (a, b) in enumerate(zip(kinds, rule, strict=True)) if a != b)
-        said = f"`layer_types[{where}]` is `{kinds[where]}` and {f.said('sliding_window_pattern')}"
-        raise InputError(f"{said}, expected that they agree, or one of them only")
+        f.derive("layer_types", f"{FULL} every {every}, else {SLIDING}", pattern if given else CLASS_DEFAULT)
+    elif given:
+        expect_same("layer_types", kinds, rule, f.said(pattern))
     return windows_of(f, kinds or rule, f.optional("sliding_window"))
 
 
 def layer_types(f: Fields) -> tuple[str, ...] | None:
     """The kind of each layer as the config lists them, or None where it does not."""
-    kinds = f.words("layer_types", (FULL, SLIDING))
-    if kinds is not None and len(kinds) != depth(f):
-        said = f"`layer_types` has {len(kinds):,} entries and {f.said('num_hidden_layers')}"
-        raise InputError(f"{said}, expected one for each layer")
-    return kinds
+    return per_layer(f, "layer_types", (FULL, SLIDING))
 
 
 def windows_of(f: Fields, kinds: tuple[str, ...], window: int | None) -> tuple[int | None, ...]:
@@ -190,6 +201,31 @@ def windows_of(f: Fields, kinds: tuple[str, ...], window: int | None) -> tuple[i
     return tuple(window if kind == SLIDING else None for kind in kinds)
 
 
+# Lists with an entry for each layer
+
+
+def per_layer(f: Fields, name: str, known: Sequence[str]) -> tuple[str, ...] | None:
+    """One of the `known` words for each layer, or None where the config does not list them."""
+    words = f.words(name, known)
+    if words is not None:
+        expect_each(f, name, words)
+    return words
+
+
+def expect_each(f: Fields, name: str, listed: Sequence[object]) -> None:
+    if len(listed) != depth(f):
+        both = f"`{name}` has {len(listed):,} entries and {f.said('num_hidden_layers')}"
+        raise InputError(f"{both}, expected one for each layer")
+
+
+def expect_same(name: str, listed: Sequence[str], rule: Sequence[str], said: str) -> None:
+    """Nothing where the list `name` is the one that another field, which says `said`, leads to."""
+    for index, (found, expected) in enumerate(zip(listed, rule, strict=True)):
+        if found != expected:
+            both = f"`{name}[{index}]` is `{found}` and {said}"
+            raise InputError(f"{both}, expected that they agree, or one of them only")
+
+
 def expect_kind(f: Fields, kind: str, because: str) -> None:
     for index, found in enumerate(layer_types(f) or ()):
         if found != kind:
@@ -200,9 +236,11 @@ def refuse_two_ways(f: Fields) -> None:
     f.agrees("use_bidirectional_attention", False, "tokens that see later ones have no cache")
 
 
-def refuse_groups(f: Fields, kv: str) -> None:
-    both = f"{f.said('num_attention_heads')} and {f.said(kv)}"
-    raise InputError(f"{both}, expected a whole number of query heads for each KV head")
+def refuse_groups(f: Fields, kv: str) -> NoReturn:
+    """`kv` is what the field of the KV heads says."""
+    raise InputError(
+        f"{f.said('num_attention_heads')} and {kv}, expected a whole number of query heads for each KV head"
+    )
 
 
 LIKE_LLAMA = (

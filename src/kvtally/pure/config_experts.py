@@ -11,15 +11,23 @@ from kvtally.core.mixer import Attention
 from kvtally.core.mlp import Experts, Mlp
 from kvtally.core.recurrent_mixer import Recurrent
 from kvtally.core.tally import Term
-from kvtally.pure.config_dense import alternating, attention, depth, full, repeat, sliding_everywhere, stack
-from kvtally.pure.config_fields import CLASS_DEFAULT, Fields
+from kvtally.pure.config_dense import (
+    alternating,
+    attention,
+    depth,
+    full,
+    per_layer,
+    repeat,
+    routing,
+    sliding_everywhere,
+    stack,
+)
+from kvtally.pure.config_fields import CLASS_DEFAULT, DRAFT, LIMITS, Fields
 from kvtally.pure.config_recurrent import further
 
 Layout = Callable[[Fields], tuple[Mlp | Experts, ...]]  # the MLP of each layer
 Windows = Callable[[Fields], tuple[int | None, ...]]
 
-DRAFT = "draft layers, not counted"
-LIMITS = "limits which experts are chosen, not how many"
 MOE = "moe_intermediate_size"
 
 
@@ -49,10 +57,7 @@ WIDE_SHARED = Spelled(shared="shared_expert_intermediate_size")
 
 def experts(f: Fields, own: Spelled = USUAL) -> Experts:
     """Experts of the sizes that these fields say."""
-    many, picked, wide = f.integer(own.number), f.integer(own.chosen), f.integer(own.width)
-    if picked > many:
-        both = f"{f.said(own.chosen)} and {f.said(own.number)}"
-        raise InputError(f"{both}, expected at most as many experts a token as there are")
+    (many, picked), wide = routing(f, own.number, own.chosen), f.integer(own.width)
     always = (f.optional(own.shared, least=0) or 0) if own.shared and f.knows(own.shared) else 0
     if own.count:
         always = wide * (f.optional(own.count, least=0) or 0)
@@ -75,7 +80,7 @@ def after(first: str, default: int | None = None, own: Spelled = USUAL) -> Layou
     """Experts after as many dense layers as the field `first` says, unless `mlp_layer_types` lists them."""
 
     def layout(f: Fields) -> tuple[Mlp | Experts, ...]:
-        listed = _listed(f)
+        listed = sparse_as_listed(f)
         if listed is not None:
             f.set_aside(first, note="mlp_layer_types says which layers are dense")
             return mixed(f, listed, own)
@@ -92,7 +97,7 @@ def behind(dense: int, own: Spelled = USUAL) -> Layout:
     """Experts behind `dense` dense layers, a number that its class fixes, unless `mlp_layer_types` lists them."""
 
     def layout(f: Fields) -> tuple[Mlp | Experts, ...]:
-        sparse = _listed(f)
+        sparse = sparse_as_listed(f)
         if sparse is None:
             f.derive("mlp_layer_types", f"dense {dense} times, then sparse", CLASS_DEFAULT)
             sparse = [index >= dense for index in range(depth(f))]
@@ -128,12 +133,9 @@ def mixed(f: Fields, sparse: Sequence[bool], own: Spelled = USUAL) -> tuple[Mlp 
     return tuple(mlp for s in sparse if (mlp := chosen if s else plain))
 
 
-def _listed(f: Fields) -> list[bool] | None:
+def sparse_as_listed(f: Fields) -> list[bool] | None:
     """Whether each layer chooses among experts, as `mlp_layer_types` lists it, or None."""
-    kinds = f.words("mlp_layer_types", ("dense", "sparse")) if f.knows("mlp_layer_types") else None
-    if kinds is not None and len(kinds) != depth(f):
-        said = f"`mlp_layer_types` has {len(kinds):,} entries and {f.said('num_hidden_layers')}"
-        raise InputError(f"{said}, expected one for each layer")
+    kinds = per_layer(f, "mlp_layer_types", ("dense", "sparse"))
     return None if kinds is None else [kind == "sparse" for kind in kinds]
 
 
@@ -156,8 +158,8 @@ def gpt_oss(f: Fields) -> tuple[int | None, ...]:
     return alternating(f, every=2)
 
 
-def never(f: Fields) -> tuple[int | None, ...]:
-    """No layer slides, once `use_sliding_window` is false; true is refused: releases of transformers differ."""
+def all_or_none(f: Fields) -> tuple[int | None, ...]:
+    """No layer slides, or all of them where `use_sliding_window` is true; refused beside `max_window_layers`."""
     if f.flag("use_sliding_window"):
         if f.has("max_window_layers"):
             raise InputError(
@@ -239,7 +241,7 @@ ARIA = Spelled(width="intermediate_size", number="moe_num_experts", chosen="moe_
 FAMILIES: dict[str, Callable[[Fields], Decoder]] = {
     "mixtral": mixture(everywhere(AS_WIDE_AS_AN_MLP), sliding_everywhere),
     "gpt_oss": mixture(everywhere(AS_WIDE_AS_AN_MLP), gpt_oss),
-    "qwen3_moe": mixture(stepped(), never),
+    "qwen3_moe": mixture(stepped(), all_or_none),
     "qwen3_vl_moe_text": mixture(stepped()),
     **dict.fromkeys(("olmoe", "flex_olmo"), mixture(everywhere(AS_WIDE_AS_AN_MLP))),
     "granitemoe": mixture(everywhere(LOCAL)),

@@ -14,6 +14,7 @@ from kvtally.core.errors import InputError, require_int
 
 CLASS_DEFAULT = "class default"
 HINT = "describe the layers yourself with kvtally.Layer(...)"
+DRAFT, LIMITS = "draft layers, not counted", "limits which experts are chosen, not how many"  # notes of many families
 Value = TypeVar("Value", int, str)
 LARGEST = 10**9  # of any size; a config that claims more is a mistake
 MOST_LAYERS = 10_000
@@ -22,7 +23,7 @@ MOST_LAYERS = 10_000
 BEARS = re.compile(
     "window|kv|head|layer_type|layers|n_layer|per_layer|block|pattern|interval|period|hybrid|lora_rank|latent|shar"
     "|chunk|state|conv|ssm|mamba|recurr|linear_|index|compress|sparse|cross|multi_query|group|expert|moe|mtp"
-    "|intermediate|dense|expansion|ffn|hidden_size|n_embd|n_inner|d_model|d_ff|d_kv|attn_type|attention_type"
+    "|intermediate|dense|expansion|ffn|hidden_size|n_embd|n_inner|d_model|d_ff|d_kv|attn_type|attention_type|^skip$"
 )
 # Those of them that change neither, in any family.
 HARMLESS = re.compile(
@@ -100,9 +101,9 @@ class Fields:
         value = self._take(name)
         return None if value is None or value == word else self._whole(name, value, 1, LARGEST)
 
-    def number(self, name: str, *, default: int | None = None) -> float:
+    def number(self, name: str) -> float:
         """A number above 0, whole or not."""
-        value = self._take(name, default)
+        value = self._take(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
             raise InputError(f"{self.said(name)}, expected a number above 0")
         return value
@@ -186,8 +187,13 @@ class Fields:
         if not self.has(name):
             return
         found = self._take(name)
-        if found is not None and (type(found) is not type(value) or found != value):
-            raise InputError(f"{self.said(name)}, expected {shown(value)}: {because}")
+        if found is None or (type(found) is type(value) and found == value):
+            return
+        said = self.said(name)
+        if isinstance(value, list) and isinstance(found, list) and len(found) == len(value):
+            where = next(i for i, (one, other) in enumerate(zip(found, value, strict=True)) if one != other)
+            said, value = f"`{self._spelled(name)}[{where}]` is {shown(found[where])}", value[where]
+        raise InputError(f"{said}, expected {shown(value)}: {because}")
 
     def set_aside(self, *names: str, note: str) -> None:
         """Fields that are known and do not enter the Decoder; the facts say why."""
@@ -234,11 +240,18 @@ class Fields:
                 raise InputError(f"`{self._spelled(name)}[{index}]` is {shown(item)}, expected an object")
         return tuple(self._part(f"{name}[{i}]", item) for i, item in enumerate(items) if isinstance(item, Mapping))
 
-    def objects(self) -> tuple[tuple[str, Fields], ...]:
-        """Every field that is an object, by name."""
-        inner = [(str(name), value) for name, value in self._config.items() if isinstance(value, Mapping)]
-        self._read.update(name for name, _ in inner)
-        return tuple((name, self._part(name, value)) for name, value in inner)
+    def by_layer(self, name: str, layers: int) -> tuple[Fields, ...]:
+        """What the object `name` says of each of `layers` layers alone, by index: no fields where it says nothing."""
+        own = self.part(name)
+        found = dict.fromkeys(range(layers), own._part("", {}))
+        for key, value in own._config.items():
+            index = shown(key).strip('"')
+            if not index.isdecimal() or int(index) >= layers:
+                raise InputError(f"`{own._prefix}{index}` names no layer, expected an index from 0 to {layers - 1:,}")
+            if not isinstance(value, Mapping):
+                raise InputError(f"`{own._prefix}{index}` is {shown(value)}, expected an object")
+            found[int(index)] = own._part(index, value)
+        return tuple(found.values())
 
     def _part(self, name: str, value: Mapping[str, object]) -> Fields:
         fields = Fields(value, f"{self.model_type} {name}", source=self.source)

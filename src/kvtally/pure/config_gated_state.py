@@ -9,9 +9,11 @@ from kvtally.core.errors import InputError
 from kvtally.core.mlp import Mlp
 from kvtally.core.recurrent_mixer import Recurrent
 from kvtally.core.tally import Term
-from kvtally.pure.config_dense import attention, decoder, depth
+from kvtally.pure.config_dense import SLIDING, attention, decoder, depth
 from kvtally.pure.config_fields import CLASS_DEFAULT, Fields
-from kvtally.pure.config_recurrent import SCAN, further
+from kvtally.pure.config_recurrent import LINEAR, SCAN, further
+
+KINDS = {"recurrent": LINEAR, "attention": SLIDING}  # as its class calls the blocks
 
 
 def recurrent_gemma(f: Fields) -> Decoder:
@@ -38,8 +40,10 @@ def recurrent_gemma(f: Fields) -> Decoder:
         "recurrent": Layer(mixer=unit, mlp=half),
         "attention": Layer(mixer=attention(f, window=f.integer("attention_window_size")), mlp=half),
     }
-    f.set_aside("layers_block_type", "layer_types", note="follows from block_types")
-    return decoder(f, tuple(parts[pattern[index % len(pattern)]] for index in range(depth(f))))
+    listed = [pattern[index % len(pattern)] for index in range(depth(f))]
+    for name in ("layer_types", "layers_block_type"):
+        f.agrees(name, [KINDS[kind] for kind in listed], "it follows from block_types")
+    return decoder(f, tuple(parts[kind] for kind in listed))
 
 
 def rwkv(f: Fields) -> Decoder:

@@ -10,7 +10,7 @@ from kvtally.core.decoder import Decoder, Layer
 from kvtally.core.errors import InputError
 from kvtally.core.mixer import Attention
 from kvtally.core.mlp import Experts, Mlp
-from kvtally.pure.config_dense import FULL, SLIDING, attention, decoder, depth, layer_types, refuse_groups
+from kvtally.pure.config_dense import FULL, SLIDING, attention, decoder, depth, kv_heads, layer_types, windows_of
 from kvtally.pure.config_fields import CLASS_DEFAULT, HINT, MOST_LAYERS, Fields
 from kvtally.pure.config_recurrent import further
 
@@ -100,37 +100,41 @@ def _kinds(f: Fields, every: int) -> tuple[str, ...]:
 
 def _global_heads(f: Fields, kinds: Sequence[str]) -> list[dict[str, int]]:
     """For each layer the head_dim and KV heads that differ from the usual ones: those of full layers."""
+    name = "num_global_key_value_heads"
     if f.has("per_layer_config"):
         f.agrees("global_head_dim", None, "per_layer_config says it")
-        f.agrees("num_global_key_value_heads", None, "per_layer_config says it")
-        said = {int(name): own for name, own in f.part("per_layer_config").objects() if name.isdecimal()}
-        names = ("head_dim", "num_key_value_heads")
-        return [
-            {name: said[i].integer(name) for name in names if said[i].has(name)} if i in said else {}
-            for i in range(len(kinds))
-        ]
-    own = {"head_dim": f.integer("global_head_dim", default=512)}
-    heads = f.optional("num_global_key_value_heads") if f.has("num_global_key_value_heads") else None
-    if heads is not None and f.flag("attention_k_eq_v"):
-        own["num_key_value_heads"] = heads
-    elif heads is not None:
-        f.set_aside("num_global_key_value_heads", note="attention_k_eq_v is false")
-    return [own if kind == FULL else {} for kind in kinds]
+        f.agrees(name, None, "per_layer_config says it")
+        return [_own_heads(f, own) for own in f.by_layer("per_layer_config", len(kinds))]
+    full = {"head_dim": f.integer("global_head_dim", default=512)}
+    given = f.optional(name) if f.has(name) else None
+    if given is not None and f.flag("attention_k_eq_v"):
+        full["num_key_value_heads"] = kv_heads(f, f, name)
+    elif given is not None:
+        f.set_aside(name, note="attention_k_eq_v is false")
+    return [full if kind == FULL else {} for kind in kinds]
 
 
-def _mixers(f: Fields, kinds: Sequence[str], heads: Sequence[dict[str, int]] = ()) -> list[Attention]:
-    usual, window = attention(f), f.optional("sliding_window")
+def _own_heads(f: Fields, own: Fields) -> dict[str, int]:
+    """The head_dim and KV heads that a layer says for itself."""
+    said = {"head_dim": own.integer("head_dim")} if own.has("head_dim") else {}
+    if own.has("num_key_value_heads"):
+        said["num_key_value_heads"] = kv_heads(f, own, "num_key_value_heads")
+    return said
+
+
+def _mixers(f: Fields, kinds: tuple[str, ...], heads: Sequence[dict[str, int]] = ()) -> list[Attention]:
+    usual, windows = attention(f), windows_of(f, kinds, f.optional("sliding_window"))
     keys = f.flag("attention_k_eq_v") if f.knows("attention_k_eq_v") else False
-    mixers = []
-    for kind, own in zip(kinds, heads or [{}] * len(kinds), strict=True):
-        kv = own.get("num_key_value_heads", usual.num_kv_heads)
-        if usual.num_heads % kv:
-            refuse_groups(f, "num_key_value_heads")
-        near = kind == SLIDING
-        width = own.get("head_dim", usual.head_dim)
-        sized = replace(usual, num_kv_heads=kv, head_dim=width, k_is_v=keys and not near)
-        mixers.append(replace(sized, window=window if near else None))
-    return mixers
+    return [
+        replace(
+            usual,
+            num_kv_heads=own.get("num_key_value_heads", usual.num_kv_heads),
+            head_dim=own.get("head_dim", usual.head_dim),
+            window=window,
+            k_is_v=keys and window is None,
+        )
+        for window, own in zip(windows, heads or [{}] * len(kinds), strict=True)
+    ]
 
 
 def _first_shared(f: Fields, kinds: Sequence[str]) -> int:

@@ -8,7 +8,18 @@ from kvtally.core.decoder import Decoder, Layer
 from kvtally.core.errors import InputError, require_int
 from kvtally.core.mixer import Attention
 from kvtally.core.mlp import Mlp
-from kvtally.pure.config_dense import decoder, depth, full, mha, mlps, refuse_groups, repeat, stack, whole_head_dim
+from kvtally.pure.config_dense import (
+    decoder,
+    depth,
+    full,
+    kv_heads,
+    mha,
+    mlps,
+    refuse_groups,
+    repeat,
+    stack,
+    whole_head_dim,
+)
 from kvtally.pure.config_fields import HINT, Fields, shown
 
 
@@ -79,7 +90,7 @@ def mpt(f: Fields) -> Decoder:
     """MPT: MHA, or `attn_config.kv_n_heads` KV heads; MLP of `expansion_ratio` times the hidden size."""
     own = f.part("attn_config")
     heads = f.integer("num_attention_heads")
-    kv = own.integer("kv_n_heads") if own.has("kv_n_heads") else heads
+    kv = kv_heads(f, own, "kv_n_heads") if own.has("kv_n_heads") else heads
     if own.has("attn_type") and own.word("attn_type") == "multiquery_attention":
         kv = 1
     own.agrees("prefix_lm", False, "tokens that see later ones have no cache")
@@ -134,7 +145,7 @@ def inner(f: Fields, name: str) -> int:
 def _narrow(f: Fields, kv: int, width: int) -> Decoder:
     heads = f.integer("num_attention_heads")
     if heads % kv:
-        refuse_groups(f, "num_kv_heads")
+        refuse_groups(f, f.said("num_kv_heads"))
     mixer = Attention(num_heads=heads, num_kv_heads=kv, head_dim=whole_head_dim(f))
     return stack(f, full(f), repeat(f, Mlp(width=width, gated=False)), mixer=mixer)
 
@@ -143,7 +154,8 @@ def _neo_kinds(f: Fields) -> tuple[str, ...]:
     """The kind of each layer: `attention_types` is a list of (kinds, how often they come in turn)."""
     layers = depth(f)
     kinds: list[object] = []
-    for index, group in enumerate(f.items("attention_types") or ([["global", "local"], 12],)):
+    given = f.items("attention_types")
+    for index, group in enumerate([[["global", "local"], 12]] if given is None else given):
         if not isinstance(group, list | tuple) or len(group) != 2 or not isinstance(group[0], list | tuple):
             raise InputError(f"`attention_types[{index}]` is {shown(group)}, expected [kinds, how often]", hint=HINT)
         kinds += [*group[0]] * require_int(f"attention_types[{index}][1]", group[1], least=1, most=layers)

@@ -11,14 +11,25 @@ from kvtally.core.indexer_mixer import Indexer
 from kvtally.core.latent_mixer import LatentAttention
 from kvtally.core.mlp import Experts, Mlp
 from kvtally.core.recurrent_mixer import Recurrent
-from kvtally.core.tally import Term
-from kvtally.pure.config_dense import FULL, SLIDING, decoder, depth, full, mlps
-from kvtally.pure.config_fields import MOST_LAYERS, Fields
+from kvtally.pure.config_dense import (
+    FULL,
+    SLIDING,
+    decoder,
+    depth,
+    expect_each,
+    expect_same,
+    full,
+    mlps,
+    per_layer,
+    routing,
+)
+from kvtally.pure.config_fields import DRAFT, LIMITS, MOST_LAYERS, Fields
+from kvtally.pure.config_recurrent import further
+
+Beside = tuple[Indexer | Recurrent, ...]
 
 INDEXED = "indexed_attention"
 DENSE, SPARSE = "dense", "sparse"
-CHOICE = "limits which experts are chosen, not how many"
-DRAFT = "draft layers, not counted"
 
 # Dense layers before the first with experts, where a config leaves it out and transformers fills it in.
 DENSE_FIRST = {
@@ -59,7 +70,7 @@ def axk2(f: Fields) -> Decoder:
     mixer, indexer = _indexed(f)
     rank = f.integer("gated_norm_rank", default=16)
     gate = ((None, rank), (rank, None))
-    beside = [(indexer, _extra(gate * 2 if sparse else gate)) for sparse in sparse_layers(f)]
+    beside: list[Beside] = [(indexer, *further(*(gate * 2 if sparse else gate))) for sparse in sparse_layers(f)]
     return decoder(f, _layers(replace(mixer, gated=True), sparse_mlps(f), beside))
 
 
@@ -72,8 +83,8 @@ def hy_v4(f: Fields) -> Decoder:
     mixer, indexer = _indexed(f)
     streams, hidden = f.integer("hc_mult", default=4), f.integer("hidden_size")
     gate = (None, mixer.num_heads * mixer.v_head_dim)
-    extra = _extra((gate, *((streams * hidden, 2 * streams),) * 2))
-    beside = [(indexer, extra) if kind == "full" else (extra,) for kind in indexer_types(f)]
+    extra = further(gate, *((streams * hidden, 2 * streams),) * 2)
+    beside: list[Beside] = [(indexer, *extra) if kind == "full" else extra for kind in indexer_types(f)]
     layers = _layers(mixer, sparse_mlps(f), beside)
     return replace(decoder(f, layers), outside=((streams * hidden, streams),))
 
@@ -100,24 +111,28 @@ def longcat_flash(f: Fields) -> Decoder:
 def dots3_note_text(f: Fields) -> Decoder:
     """Dots3-Note: layers with an indexer, and sliding ones with latents of their own sizes; one gate a head.
 
-    Sizes of sliding layers stand in `per_layer_config`, or in fields that begin with `swa_`.
+    Sizes of single layers stand in `per_layer_config`, or those of all that slide in fields that begin with `swa_`.
     """
-    kinds, own = _dots_kinds(f), f.part("per_layer_config")
-    wide = replace(latent_attention(f), q_lora_rank=f.integer("q_lora_rank"))
+    kinds, own = _dots_kinds(f), f.by_layer("per_layer_config", depth(f))
+    usual = replace(latent_attention(f), q_lora_rank=f.integer("q_lora_rank"))
     window = f.optional("sliding_window") or f.integer("sliding_window_size", default=512)
     shared = "moe_shared_expert_intermediate_size"
     width = f.integer(shared if f.has(shared) else "shared_experts_intermediate_size")
-    indexers = (_indexer(f, wide),) if INDEXED in kinds else ()
-    chosen = replace(wide, top_k=f.integer("index_topk")) if indexers else wide
-    if not indexers:
+    indexer = _indexer(f, usual) if INDEXED in kinds else None
+    top = f.integer("index_topk") if indexer else None
+    if not indexer:
         f.set_aside("index_topk", "index_n_heads", "index_head_dim", note="no layer has an indexer")
+    parts = sparse_mlps(f, width * f.integer("n_shared_experts"))
+    sizes = {kind: _dots_sizes(f, slides=kind == SLIDING) for kind in dict.fromkeys(kinds)}
     layers = []
-    for index, (kind, mlp) in enumerate(zip(kinds, sparse_mlps(f, width * f.integer("n_shared_experts")), strict=True)):
-        mixer = wide if kind == FULL else chosen
+    for index, (kind, mlp) in enumerate(zip(kinds, parts, strict=True)):
+        mixer = _dots_attention(sizes[kind], own[index], index)
+        beside: Beside = further((None, mixer.num_heads))
         if kind == SLIDING:
-            mixer = replace(_dots_sliding(f, own, index), window=window)
-        gate = _extra(((None, mixer.num_heads),))
-        layers.append(Layer(mixer=mixer, mlp=mlp, beside=(*indexers, gate) if kind == INDEXED else (gate,)))
+            mixer = replace(mixer, window=window)
+        if indexer and kind == INDEXED:
+            mixer, beside = replace(mixer, top_k=top), (replace(indexer, q_lora_rank=mixer.q_lora_rank), *beside)
+        layers.append(Layer(mixer=mixer, mlp=mlp, beside=beside))
     return decoder(f, tuple(layers))
 
 
@@ -172,7 +187,7 @@ def sparse_mlps(f: Fields, shared: int | None = None) -> tuple[Mlp | Experts, ..
     unused = [] if plain else ["intermediate_size"]
     unused += [] if chosen else ["moe_intermediate_size", "num_experts_per_tok", "n_shared_experts", _number(f)]
     f.set_aside(*unused, note="no layer has this MLP")
-    f.set_aside("n_group", "topk_group", "moe_router_dtype", note=CHOICE)
+    f.set_aside("n_group", "topk_group", "moe_router_dtype", note=LIMITS)
     f.set_aside("num_nextn_predict_layers", "num_mtp_layers", note=DRAFT)
     return tuple(m for s in sparse if (m := chosen if s else plain))
 
@@ -210,11 +225,7 @@ def _expert_steps(f: Fields, layers: int) -> list[bool]:
 
 def routed(f: Fields, shared: int) -> Experts:
     """The experts of a sparse layer, `shared` width always on."""
-    number = f.integer(_number(f))
-    chosen = f.integer("num_experts_per_tok")
-    if chosen > number:
-        both = f"{f.said('num_experts_per_tok')} and {f.said(_number(f))}"
-        raise InputError(f"{both}, expected at most as many experts a token as there are")
+    number, chosen = routing(f, _number(f), "num_experts_per_tok")
     return Experts(num_experts=number, per_token=chosen, width=f.integer("moe_intermediate_size"), shared=shared)
 
 
@@ -225,33 +236,31 @@ def shared_width(f: Fields) -> int:
 
 def indexer_types(f: Fields) -> tuple[str, ...]:
     """For each layer whether its indexer is `full`, its own, or `shared`, the last one before it."""
-    kinds = ("full", "shared")
-    given, rule = per_layer(f, "indexer_types", kinds), _indexer_rule(f)
-    if given and rule and given != rule and f.has("index_topk_freq"):
-        where = next(i for i, (a, b) in enumerate(zip(given, rule, strict=True)) if a != b)
-        both = f"`indexer_types[{where}]` is `{given[where]}` and {f.said('index_topk_freq')}"
-        raise InputError(f"{both}, expected that they agree, or one of them only")
+    given, (rule, said) = per_layer(f, "indexer_types", ("full", "shared")), _indexer_rule(f)
+    if given and said:
+        expect_same("indexer_types", given, rule, f.said(said))
     found = given or rule
     if found[0] != "full":
         raise InputError("`indexer_types[0]` is `shared`, expected `full`: there is no indexer before it")
     return found
 
 
-def _indexer_rule(f: Fields) -> tuple[str, ...]:
-    """The indexers as a pattern, or a step with an offset, or the class says them."""
+def _indexer_rule(f: Fields) -> tuple[tuple[str, ...], str]:
+    """The indexers as a pattern, or a step with an offset, or the class says them; and the field that does, if any."""
     layers = depth(f)
     if f.model_type == "hy_v4":
-        return tuple("full" if index % 4 == 1 or index == 0 else "shared" for index in range(layers))
+        return tuple("full" if index % 4 == 1 or index == 0 else "shared" for index in range(layers)), ""
     if f.model_type == "deepseek_v32":
-        return ("full",) * layers
-    if (pattern := f.pattern("index_topk_pattern", {"F": "full", "S": "shared"})) is not None:
-        if len(pattern) != layers:
-            said = f"`index_topk_pattern` has {len(pattern):,} entries and {f.said('num_hidden_layers')}"
-            raise InputError(f"{said}, expected one for each layer")
-        return pattern
-    step = f.integer("index_topk_freq", default=1)
+        return ("full",) * layers, ""
+    name = "index_topk_pattern"
+    if (pattern := f.pattern(name, {"F": "full", "S": "shared"})) is not None:
+        expect_each(f, name, pattern)
+        return pattern, name
+    name = "index_topk_freq"
+    step = f.integer(name, default=1)
     offset = f.integer("index_skip_topk_offset", least=0, default=2)
-    return tuple("shared" if max(index - offset + 1, 0) % step else "full" for index in range(layers))
+    rule = tuple("shared" if max(index - offset + 1, 0) % step else "full" for index in range(layers))
+    return rule, name if f.has(name) else ""
 
 
 def _indexed(f: Fields) -> tuple[LatentAttention, Indexer]:
@@ -280,57 +289,37 @@ def _dots_kinds(f: Fields) -> tuple[str, ...]:
     return kinds if said is None else tuple(kind if kind == SLIDING else everything for kind in kinds)
 
 
-def _dots_sliding(f: Fields, own: Fields, layer: int) -> LatentAttention:
-    """The attention of a sliding layer, every size its own."""
-    key = next((key for key in (f"{layer}", f"{layer:02}", f"{layer:03}") if own.has(key)), f"{layer}")
-    part = own.part(key)
+def _dots_sizes(f: Fields, *, slides: bool) -> dict[str, int]:
+    """The sizes of all layers that slide, or of the others, by the names of their fields."""
+    if slides and not f.has("per_layer_config"):
+        return {name: f.integer(f"swa_{name}", default=size) for name, size in DOTS_SLIDING.items()}
+    sizes = {name: f.integer(name, least=0) for name in LATENT}
+    sizes |= dict.fromkeys(("num_attention_heads", "num_key_value_heads"), f.integer("num_attention_heads"))
+    return sizes | ({"head_dim": f.integer("head_dim")} if slides else {})
 
-    def size(name: str) -> int:
-        if f.has("per_layer_config"):
-            return part.integer(name) if part.has(name) else f.integer(name)
-        return f.integer(f"swa_{name}", default=DOTS_SLIDING[name])
 
-    sizes = {name: size(name) for name in DOTS_SLIDING}
-    heads, wide = sizes["num_attention_heads"], sizes["qk_nope_head_dim"] + sizes["qk_rope_head_dim"]
-    if sizes["num_key_value_heads"] != heads or sizes["head_dim"] != wide:
+def _dots_attention(usual: dict[str, int], own: Fields, layer: int) -> LatentAttention:
+    """The attention of a layer in the sizes that it says itself, else in the usual ones."""
+    sizes = {name: own.integer(name) if own.has(name) else size for name, size in usual.items()}
+    own.set_aside("head_dim", note="of the rotary part: not what is cached")
+    heads, kv = sizes.pop("num_attention_heads"), sizes.pop("num_key_value_heads")
+    wide = sizes["qk_nope_head_dim"] + sizes["qk_rope_head_dim"]
+    if (kv, head_dim := sizes.pop("head_dim", wide)) != (heads, wide):
         raise InputError(
-            f"the sliding layers have {heads} heads, {wide} wide by parts, expected their `num_key_value_heads` and "
-            "`head_dim` to be the same"
+            f"layer {layer} has {heads:,} heads, {wide:,} wide by parts; its `num_key_value_heads` is {kv:,} and its "
+            f"`head_dim` {head_dim:,}, expected the same"
         )
-    return LatentAttention(
-        num_heads=heads,
-        kv_lora_rank=sizes["kv_lora_rank"],
-        qk_rope_head_dim=sizes["qk_rope_head_dim"],
-        qk_nope_head_dim=sizes["qk_nope_head_dim"],
-        v_head_dim=sizes["v_head_dim"],
-        q_lora_rank=sizes["q_lora_rank"],
-    )
+    return LatentAttention(num_heads=heads, **sizes)  # type: ignore[arg-type]
 
 
-def _layers(
-    mixer: LatentAttention, parts: Sequence[Mlp | Experts], beside: Iterable[tuple[Indexer | Recurrent, ...]]
-) -> tuple[Layer, ...]:
+def _layers(mixer: LatentAttention, parts: Sequence[Mlp | Experts], beside: Iterable[Beside]) -> tuple[Layer, ...]:
     return tuple(Layer(mixer=mixer, mlp=mlp, beside=more) for mlp, more in zip(parts, beside, strict=True))
-
-
-def _extra(sizes: Sequence[tuple[int | None, int | None]]) -> Recurrent:
-    """Further matrices that each token goes through, (inputs, outputs) with None for the hidden size."""
-    return Recurrent(matrices=tuple((Term.extra_proj, inputs, outputs) for inputs, outputs in sizes))
 
 
 def _number(f: Fields) -> str:
     """The name of the number of experts that the class or the config knows."""
     names = ("num_experts", "num_local_experts", "n_routed_experts")
     return next((name for name in names if f.knows(name)), "n_routed_experts")
-
-
-def per_layer(f: Fields, name: str, known: Sequence[str]) -> tuple[str, ...] | None:
-    """One of the `known` words for each layer, or None where the config does not list them."""
-    kinds = f.words(name, known)
-    if kinds is not None and len(kinds) != depth(f):
-        said = f"`{name}` has {len(kinds):,} entries and {f.said('num_hidden_layers')}"
-        raise InputError(f"{said}, expected one for each layer")
-    return kinds
 
 
 def _check_head_dim(f: Fields, mixer: LatentAttention) -> None:
@@ -344,6 +333,7 @@ def _check_head_dim(f: Fields, mixer: LatentAttention) -> None:
     f.set_aside("head_dim", "swa_head_dim", note="of the rotary part or an engine: not what is cached")
 
 
+LATENT = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 # Sizes of the sliding layers of Dots3-Note where the config leaves them out.
 DOTS_SLIDING = {
     "num_attention_heads": 64, "num_key_value_heads": 64, "q_lora_rank": 1024, "kv_lora_rank": 1024,

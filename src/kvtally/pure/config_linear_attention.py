@@ -14,7 +14,8 @@ from kvtally.core.mlp import Experts, Mlp
 from kvtally.core.recurrent_mixer import Recurrent
 from kvtally.core.tally import Term
 from kvtally.pure.config_dense import FULL, SLIDING, attention, decoder, depth, mlps
-from kvtally.pure.config_fields import CLASS_DEFAULT, HINT, Fields
+from kvtally.pure.config_experts import WIDE_SHARED, stepped
+from kvtally.pure.config_fields import CLASS_DEFAULT, DRAFT, HINT, LIMITS, Fields
 from kvtally.pure.config_recurrent import (
     LINEAR,
     chosen_experts,
@@ -30,13 +31,11 @@ from kvtally.pure.config_recurrent import (
 
 INDEXED = "indexed_attention"
 OLD_INDEXED = {"full_attention": INDEXED, "qwen_sparse_attention": INDEXED}
-CHOICE = "limits which experts are chosen, not how many"
-DRAFT = "draft layers, not counted"
 
 
 def qwen3_next(f: Fields) -> Decoder:
     """Qwen3-Next: three gated delta nets, then gated attention; experts with a gated shared one."""
-    return _qwen(f, _sparse_steps(f))
+    return _qwen(f, stepped(replace(WIDE_SHARED, gate=1))(f))
 
 
 def qwen3_5_text(f: Fields) -> Decoder:
@@ -74,25 +73,11 @@ def _qwen_experts(f: Fields) -> Experts:
     return chosen_experts(f, "num_experts", "moe_intermediate_size", shared=shared, shared_gate=1 if shared else 0)
 
 
-def _sparse_steps(f: Fields) -> tuple[Mlp | Experts, ...]:
-    """Experts in every `decoder_sparse_step`-th layer that is not in `mlp_only_layers`."""
-    step = f.integer("decoder_sparse_step")
-    dense_only = f.integers("mlp_only_layers", least=0, most=depth(f) - 1) or ()
-    many = f.integer("num_experts", least=0) > 0
-    sparse = [many and (index + 1) % step == 0 and index not in dense_only for index in range(depth(f))]
-    dense = Mlp(width=f.integer("intermediate_size"))
-    chosen = _qwen_experts(f) if any(sparse) else dense
-    unused = ("moe_intermediate_size", "num_experts_per_tok", "shared_expert_intermediate_size")
-    f.set_aside(*unused, note="no layer has experts")
-    f.set_aside(*(("intermediate_size",) if all(sparse) else ()), note="no layer has a dense MLP")
-    return tuple(chosen if yes else dense for yes in sparse)
-
-
 def lara_mini(f: Fields) -> Decoder:
     """Lara mini: gated delta nets, sliding and full attention in turns of five; experts with a shared one."""
     turns = (LINEAR, SLIDING, LINEAR, FULL, SLIDING)
     rule = tuple(turns[index % len(turns)] for index in range(depth(f)))
-    listed = ruled_kinds(f, rule, CLASS_DEFAULT, others=(SLIDING,))
+    listed = ruled_kinds(f, (LINEAR, FULL, SLIDING), rule, CLASS_DEFAULT)
     mixers: dict[str, Mixer] = {
         LINEAR: gated_delta(f),
         SLIDING: attention(f, window=f.integer("sliding_window")),
@@ -109,7 +94,7 @@ def olmo_hybrid(f: Fields) -> Decoder:
     rule = [FULL if index % 4 == 3 else LINEAR for index in range(layers)]
     if FULL not in rule:
         rule[-1] = FULL
-    listed = ruled_kinds(f, tuple(rule), CLASS_DEFAULT)
+    listed = ruled_kinds(f, (LINEAR, FULL), tuple(rule), CLASS_DEFAULT)
     key_heads = f.optional("linear_num_key_heads") or f.derive("linear_num_key_heads", heads, "num_attention_heads")
     value_heads = f.optional("linear_num_value_heads") or heads
     hidden = f.integer("hidden_size")
@@ -173,7 +158,7 @@ def kimi_k3(f: Fields) -> Decoder:
 
 def _kimi_experts(f: Fields) -> Experts:
     """Experts, in a latent where `routed_expert_hidden_size` is given, and shared ones of the same width."""
-    f.set_aside("n_group", "topk_group", "moe_renormalize", "use_grouped_topk", note=CHOICE)
+    f.set_aside("n_group", "topk_group", "moe_renormalize", "use_grouped_topk", note=LIMITS)
     width = f.integer("moe_intermediate_size")
     chosen = chosen_experts(f, "num_experts", "moe_intermediate_size", shared=f.integer("n_shared_experts") * width)
     latent = f.integer("routed_expert_hidden_size") if f.has("routed_expert_hidden_size") else None
@@ -190,7 +175,7 @@ def _kimi_kinds(f: Fields, part: Fields) -> tuple[str, ...]:
         return listed
     if full is None or delta is None:
         rule = tuple(FULL if index and index % 4 == 0 else LINEAR for index in range(layers))
-        return ruled_kinds(f, rule, CLASS_DEFAULT)
+        return ruled_kinds(f, (LINEAR, FULL), rule, CLASS_DEFAULT)
     if sorted((*full, *delta)) != list(range(1, layers + 1)):
         raise InputError(
             f"`linear_attn_config.full_attn_layers` and `kda_layers` list {len(full)} and {len(delta)} layers, "
@@ -213,7 +198,7 @@ def bailing_hybrid(f: Fields) -> Decoder:
     linear = delta_attention(heads, head_dim, kernel, (None, wide), (None, heads), (None, wide))
     step = f.integer("layer_group_size")
     rule = tuple(FULL if (index + 1) % step == 0 else LINEAR for index in range(depth(f)))
-    listed = ruled_kinds(f, rule, "layer_group_size")
+    listed = ruled_kinds(f, (LINEAR, FULL), rule, "layer_group_size")
     parts = {LINEAR: Layer(mixer=linear), FULL: Layer(mixer=_latent(f), beside=further((None, heads)))}
     first = f.integer("first_k_dense_replace", least=0)
     of_mlp = dense_then_sparse(f, first, mlps(f)[0], _kimi_experts(f))
@@ -237,7 +222,7 @@ def _latent(f: Fields) -> LatentAttention:
 def minimax(f: Fields) -> Decoder:
     """MiniMax: full attention and lightning attention in turns; experts."""
     rule = tuple(FULL if index % 2 == 0 else LINEAR for index in range(depth(f)))
-    return _minimax(f, ruled_kinds(f, rule, CLASS_DEFAULT))
+    return _minimax(f, ruled_kinds(f, (LINEAR, FULL), rule, CLASS_DEFAULT))
 
 
 def minimax_text_01(f: Fields) -> Decoder:

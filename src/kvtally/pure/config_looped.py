@@ -9,10 +9,10 @@ from kvtally.core.decoder import Decoder, Layer
 from kvtally.core.errors import InputError
 from kvtally.core.mixer import Attention
 from kvtally.core.recurrent_mixer import Recurrent
-from kvtally.pure.config_dense import FULL, SLIDING, attention, decoder, depth, mlps
+from kvtally.pure.config_dense import FULL, SLIDING, attention, decoder, depth, mlps, per_layer
 from kvtally.pure.config_fields import CLASS_DEFAULT, HINT, MOST_LAYERS, Fields
 from kvtally.pure.config_recurrent import HYBRID, chosen_experts, further, ruled_kinds
-from kvtally.pure.config_short_conv import HYBRID_SLIDING, Sizes, inkling_attention, inkling_beside
+from kvtally.pure.config_short_conv import HYBRID_SLIDING, HYBRIDS, Sizes, inkling_attention, inkling_beside
 
 
 def dory(f: Fields) -> Decoder:
@@ -43,9 +43,7 @@ def dory(f: Fields) -> Decoder:
 
 def _dory_kinds(f: Fields) -> tuple[tuple[str, ...], int]:
     """The kind of each layer, and how many entries of the config make one."""
-    words = f.words("layer_types", (FULL, SLIDING, "mlp"))
-    if words is not None and len(words) != depth(f):
-        raise InputError(f"`layer_types` has {len(words)} entries and {f.said('num_hidden_layers')}")
+    words = per_layer(f, "layer_types", (FULL, SLIDING, "mlp"))
     if words is None:
         rule = tuple(SLIDING if (index + 1) % 4 else FULL for index in range(depth(f)))
         f.derive("layer_types", f"{FULL} every 4, else {SLIDING}", CLASS_DEFAULT)
@@ -111,11 +109,11 @@ def _inkling2(
 ) -> Decoder:
     """The layers in the order they run: for each its index, and whether it gets messages."""
     rule = tuple(HYBRID_SLIDING if (index + 1) % 6 else HYBRID for index in range(depth(f)))
-    listed = ruled_kinds(f, rule, CLASS_DEFAULT, others=(HYBRID, HYBRID_SLIDING))
+    listed = ruled_kinds(f, HYBRIDS, rule, CLASS_DEFAULT)
     hidden, block = f.integer("hidden_size"), f.integer("n_layers_per_attn_res_block")
     mlp = chosen_experts(f, "n_routed_experts", "intermediate_size")
     f.set_aside("mlp_gate_softcap", "mlp_up_softcap", "number_of_conv_states", note="no product")
-    parts = {kind: _inkling2_part(f, kind) for kind in (HYBRID, HYBRID_SLIDING)}
+    parts = {kind: _inkling2_part(f, kind) for kind in HYBRIDS}
     layers = []
     for index, messages in order:
         mixer, *convolutions = parts[listed[index]]

@@ -11,7 +11,7 @@ from kvtally.core.mixer import Attention
 from kvtally.core.mlp import Experts, Mlp
 from kvtally.core.recurrent_mixer import Recurrent
 from kvtally.pure.config_dense import FULL, attention, decoder, depth, mlps
-from kvtally.pure.config_fields import CLASS_DEFAULT, HINT, MOST_LAYERS, Fields
+from kvtally.pure.config_fields import CLASS_DEFAULT, DRAFT, HINT, LIMITS, MOST_LAYERS, Fields
 from kvtally.pure.config_recurrent import (
     HYBRID,
     LINEAR,
@@ -27,6 +27,7 @@ from kvtally.pure.config_recurrent import (
     ruled_kinds,
 )
 
+ATTENDING, SHARING = (LINEAR, FULL), (LINEAR, HYBRID)  # kinds of layers
 NO_PRODUCT = "a bias, a norm or a dtype: no product"
 
 
@@ -75,7 +76,9 @@ def bamba(f: Fields) -> Decoder:
     attending = f.integers("attn_layer_indices", least=0, most=depth(f) - 1) or ()
     rule = tuple(FULL if index in attending else LINEAR for index in range(depth(f)))
     source = "attn_layer_indices" if f.has("attn_layer_indices") else CLASS_DEFAULT
-    return _mixed(f, ruled_kinds(f, rule, source), _mamba2_expanded(f), mlps(f))
+    if f.has("attn_layer_indices"):
+        f.agrees("layer_types", list(rule), "attn_layer_indices lists those that attend")
+    return _mixed(f, ruled_kinds(f, ATTENDING, rule, source), _mamba2_expanded(f), mlps(f))
 
 
 def falcon_h1(f: Fields) -> Decoder:
@@ -100,7 +103,7 @@ def granitemoehybrid(f: Fields) -> Decoder:
     else:
         mlp = chosen_experts(f, "num_local_experts", "intermediate_size", shared=shared)
     rule = (LINEAR,) * depth(f)
-    return _mixed(f, ruled_kinds(f, rule, CLASS_DEFAULT, others=(FULL,)), _mamba2_expanded(f), (mlp,) * depth(f))
+    return _mixed(f, ruled_kinds(f, ATTENDING, rule, CLASS_DEFAULT), _mamba2_expanded(f), (mlp,) * depth(f))
 
 
 def jamba(f: Fields) -> Decoder:
@@ -112,7 +115,6 @@ def jamba(f: Fields) -> Decoder:
     many = f.integer("num_experts") > 1
     experts = chosen_experts(f, "num_experts", "intermediate_size") if many and any(sparse) else dense
     f.set_aside("num_experts_per_tok", note="no layer has experts") if experts is dense else None
-    f.set_aside("layers_block_type", "layers_num_experts", note="follow from the periods")
     f.set_aside(*SCAN_FIELDS, note=SCAN)
     f.set_aside("mamba_conv_bias", "mamba_proj_bias", note=NO_PRODUCT)
     mixer = mamba1(
@@ -122,8 +124,12 @@ def jamba(f: Fields) -> Decoder:
         kernel=f.integer("mamba_d_conv"),
     )
     rule = tuple(FULL if attending[index] else LINEAR for index in layers)
+    follows = "it follows from periods and offsets"
+    f.agrees("layer_types", list(rule), follows)
+    f.agrees("layers_block_type", ["attention" if own else "mamba" for own in attending], follows)
+    f.agrees("layers_num_experts", [f.integer("num_experts") if own else 1 for own in sparse], follows)
     chosen = tuple(experts if sparse[index] else dense for index in layers)
-    return _mixed(f, ruled_kinds(f, rule, "attn_layer_period"), mixer, chosen)
+    return _mixed(f, ruled_kinds(f, ATTENDING, rule, "attn_layer_period"), mixer, chosen)
 
 
 def nemotron_h(f: Fields) -> Decoder:
@@ -131,9 +137,9 @@ def nemotron_h(f: Fields) -> Decoder:
     listed = _nemotron_kinds(f)
     f.agrees("attention_head_dim", f.integer("head_dim"), "transformers reads `head_dim`")
     f.agrees("sliding_window", None, "no layer slides")
-    f.set_aside("n_group", "topk_group", note="limits which experts are chosen, not how many")
-    f.set_aside("num_nextn_predict_layers", "mtp_layers_block_type", note="draft layers, not counted")
-    f.set_aside("mtp_hybrid_override_pattern", note="draft layers, not counted")
+    f.set_aside("n_group", "topk_group", note=LIMITS)
+    f.set_aside("num_nextn_predict_layers", "mtp_layers_block_type", note=DRAFT)
+    f.set_aside("mtp_hybrid_override_pattern", note=DRAFT)
     f.set_aside(*SCAN_FIELDS, "moe_shared_expert_overlap", note=SCAN)
     f.set_aside("expand", "n_shared_experts", note="heads * head_dim and the shared width are given")
     f.set_aside("mamba_ssm_cache_dtype", "mamba_hidden_act", "use_conv_bias", "mamba_proj_bias", note=NO_PRODUCT)
@@ -210,7 +216,7 @@ def zamba(f: Fields) -> Decoder:
         beside=(mixer, *further((None, None))),
         mlp=Mlp(width=f.integer("intermediate_size")),
     )
-    listed = ruled_kinds(f, rule[:layers], "attn_layer_period", "attn_layer_offset", others=(HYBRID,))
+    listed = ruled_kinds(f, SHARING, rule[:layers], "attn_layer_period", "attn_layer_offset")
     return decoder(f, tuple(hybrid if kind == HYBRID else Layer(mixer=mixer) for kind in listed))
 
 
@@ -246,9 +252,9 @@ def zamba2(f: Fields) -> Decoder:
         beside=(mixer, *further((None, None), *adapters)),
         mlp=Mlp(width=width),
     )
-    listed = kinds(f, (LINEAR, HYBRID))
+    listed = kinds(f, SHARING)
     if listed is None:
-        listed = ruled_kinds(f, _zamba2_rule(f), CLASS_DEFAULT, others=(HYBRID,))
+        listed = ruled_kinds(f, SHARING, _zamba2_rule(f), CLASS_DEFAULT)
     return decoder(f, tuple(hybrid if kind == HYBRID else Layer(mixer=mixer) for kind in listed))
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kvtally.core.decoder import Decoder, Layer
 from kvtally.core.errors import InputError
 from kvtally.core.indexer_mixer import Indexer
 from kvtally.core.mlp import Mlp
-from kvtally.pure.config_dense import FULL, attention, decoder, depth, llama
-from kvtally.pure.config_experts import FEW, experts, mixture, stepped
+from kvtally.pure.config_dense import FULL, attention, decoder, depth, expect_each, llama, per_layer
+from kvtally.pure.config_experts import FEW, experts, mixture, sparse_as_listed, stepped
 from kvtally.pure.config_fields import CLASS_DEFAULT, Fields
 from kvtally.pure.config_gemma import inside
 from kvtally.pure.config_gpt import gpt_neox
 from kvtally.pure.config_window import FAMILIES as SLIDING_FAMILIES
 
 CHUNKED, SPARSE = "chunked_attention", "minimax_m3_sparse"
-DRAFT = "draft layers, not counted"
 
 
 def llama4_text(f: Fields) -> Decoder:
@@ -68,22 +67,21 @@ def _llama4_sparse(f: Fields) -> list[bool]:
 def minimax_m3(f: Fields) -> Decoder:
     """MiniMax-M3: layers of `sparse_attention_freq` choose blocks of keys by an indexer with keys of its own."""
     layers, own = depth(f), f.part("sparse_attention_config")
-    kinds = f.words("layer_types", (FULL, SPARSE))
-    picks = own.integers("sparse_attention_freq", least=0, most=1)
+    kinds, sparse = per_layer(f, "layer_types", (FULL, SPARSE)), sparse_as_listed(f)
     if kinds is None:
-        kinds = tuple(SPARSE if pick else FULL for pick in picks or (0,) * layers)
-    listed = f.words("mlp_layer_types", ("dense", "sparse"))
-    freq = f.integers("moe_layer_freq", least=0, most=1)
-    sparse = [kind == "sparse" for kind in listed] if listed else [bool(m) for m in freq or (1,) * layers]
-    for name, given in (("layer_types", kinds), ("mlp_layer_types", sparse)):
-        if len(given) != layers:
-            raise InputError(f"`{name}` has {len(given):,} entries, expected one for each of {layers:,} layers")
+        picks = own.integers("sparse_attention_freq", least=0, most=1)
+        kinds = (FULL,) * layers if picks is None else tuple(SPARSE if pick else FULL for pick in picks)
+        expect_each(f, "sparse_attention_freq", kinds)
+    if sparse is None:
+        freq = f.integers("moe_layer_freq", least=0, most=1)
+        sparse = [True] * layers if freq is None else [bool(one) for one in freq]
+        expect_each(f, "moe_layer_freq", sparse)
     chosen = experts(f, FEW)
     dense = Mlp(width=f.integer("dense_intermediate_size"))
     if all(sparse):
         f.set_aside("dense_intermediate_size", note="no layer has this MLP")
     mixer = attention(f)
-    _m3_agrees(f, own, chosen.width, sparse)
+    _m3_agrees(f, own, chosen.width, kinds, sparse)
     indexer, top, block = _m3_indexer(f, own) if SPARSE in kinds else (None, None, 1)
     f.set_aside("index_n_heads", "index_head_dim", "index_topk_blocks", "index_block_size", note="see layer_types")
     picked = replace(mixer, top_k=top, block=block)
@@ -114,7 +112,7 @@ def _m3_indexer(f: Fields, own: Fields) -> tuple[Indexer, int, int]:
     return indexer, size("index_topk_blocks", "sparse_topk_blocks"), size("index_block_size", "sparse_block_size")
 
 
-def _m3_agrees(f: Fields, own: Fields, width: int, sparse: list[bool]) -> None:
+def _m3_agrees(f: Fields, own: Fields, width: int, kinds: Sequence[str], sparse: Sequence[bool]) -> None:
     f.agrees("moe_intermediate_size", width, "experts are intermediate_size wide")
     f.agrees("attention_output_gate", False, "its class has no output gate")
     f.agrees("first_k_dense_replace", sparse.index(True) if True in sparse else len(sparse), "moe_layer_freq")
@@ -125,6 +123,8 @@ def _m3_agrees(f: Fields, own: Fields, width: int, sparse: list[bool]) -> None:
         note="which blocks are chosen, not how many",
     )  # fmt: skip
     own.agrees("use_sparse_attention", True, "layers are listed as sparse")
+    own.agrees("sparse_attention_freq", [int(kind == SPARSE) for kind in kinds], "layer_types says it")
+    f.agrees("moe_layer_freq", [int(one) for one in sparse], "mlp_layer_types says it")
 
 
 def minimax_m3_vl(f: Fields) -> Decoder:

@@ -8,7 +8,7 @@ from kvtally.core.errors import InputError
 from kvtally.core.mlp import Experts, Mlp
 from kvtally.core.recurrent_mixer import Recurrent
 from kvtally.core.tally import Term
-from kvtally.pure.config_dense import FULL, depth
+from kvtally.pure.config_dense import FULL, depth, expect_same, per_layer, routing
 from kvtally.pure.config_fields import Fields
 
 LINEAR, CONV, HYBRID = "linear_attention", "conv", "hybrid"
@@ -20,23 +20,18 @@ def kinds(
     f: Fields, known: tuple[str, ...], *, name: str = "layer_types", old: Mapping[str, str] = OLD_KINDS
 ) -> tuple[str, ...] | None:
     """The kind of each layer as the config lists them, old spellings made new, or None where it does not."""
-    words = f.words(name, (*known, *(word for word, new in old.items() if new in known)))
-    if words is None:
-        return None
-    if len(words) != depth(f):
-        said = f"`{name}` has {len(words):,} entries and {f.said('num_hidden_layers')}"
-        raise InputError(f"{said}, expected one for each layer")
-    return tuple(old.get(word, word) for word in words)
+    words = per_layer(f, name, (*known, *(word for word, new in old.items() if new in known)))
+    return None if words is None else tuple(old.get(word, word) for word in words)
 
 
 def ruled_kinds(
-    f: Fields, rule: tuple[str, ...], source: str, *further: str, others: tuple[str, ...] = ()
+    f: Fields, known: tuple[str, ...], rule: tuple[str, ...], source: str, *further: str
 ) -> tuple[str, ...]:
-    """The kinds that the config lists; where it lists none, those of `rule`.
+    """The kinds, all of them `known`, that the config lists; where it lists none, those of `rule`.
 
     The rule follows from the field `source` and `further` ones, which a list makes superfluous.
     """
-    listed = kinds(f, tuple(dict.fromkeys((LINEAR, FULL, *rule, *others))))
+    listed = kinds(f, known)
     if listed is not None:
         f.set_aside(source, *further, note="layer_types lists the layers")
         return listed
@@ -54,10 +49,8 @@ def every(
     if listed is None:
         f.derive("layer_types", f"{full} every {step}, else {LINEAR}", f.facts[period].source)
         return rule
-    if f.has(period) and listed != rule:
-        where = next(i for i, (a, b) in enumerate(zip(listed, rule, strict=True)) if a != b)
-        said = f"`layer_types[{where}]` is `{listed[where]}` and {f.said(period)}"
-        raise InputError(f"{said}, expected that they agree, or one of them only")
+    if f.has(period):
+        expect_same("layer_types", listed, rule, f.said(period))
     return listed
 
 
@@ -198,10 +191,7 @@ def chosen_experts(
     f: Fields, number: str, width: str, *, shared: int = 0, shared_gate: int = 0, gated: bool = True
 ) -> Experts:
     """Experts of which `num_experts_per_tok` are chosen; their number and width are fields of these names."""
-    many, chosen = f.integer(number), f.integer("num_experts_per_tok")
-    if chosen > many:
-        both = f"{f.said('num_experts_per_tok')} and {f.said(number)}"
-        raise InputError(f"{both}, expected at most as many experts a token as there are")
+    many, chosen = routing(f, number, "num_experts_per_tok")
     return Experts(
         num_experts=many,
         per_token=chosen,
@@ -216,10 +206,7 @@ def dense_then_sparse(
     f: Fields, dense: int, of_dense: Mlp, of_sparse: Experts, *, name: str = "mlp_layer_types"
 ) -> tuple[Mlp | Experts, ...]:
     """Experts after the first `dense` layers, unless the config lists the kind of every MLP."""
-    listed = f.words(name, ("dense", "sparse"))
-    if listed is not None and len(listed) != depth(f):
-        said = f"`{name}` has {len(listed):,} entries and {f.said('num_hidden_layers')}"
-        raise InputError(f"{said}, expected one for each layer")
+    listed = per_layer(f, name, ("dense", "sparse"))
     rule = listed or tuple("dense" if index < dense else "sparse" for index in range(depth(f)))
     f.set_aside(*(("first_k_dense_replace", "dense_mlp_idx") if listed else ()), note="mlp_layer_types lists them")
     f.set_aside(*(() if "dense" in rule else ("intermediate_size",)), note="no layer has a dense MLP")

@@ -8,12 +8,10 @@ from kvtally.core.decoder import Decoder, Layer
 from kvtally.core.errors import InputError
 from kvtally.core.mixer import Attention
 from kvtally.core.mlp import Mlp
-from kvtally.pure.config_dense import decoder, depth, full, refuse_groups, repeat, stack, whole_head_dim
-from kvtally.pure.config_fields import Fields
+from kvtally.pure.config_dense import decoder, depth, full, kv_heads, refuse_groups, repeat, stack, whole_head_dim
+from kvtally.pure.config_fields import DRAFT, Fields
 from kvtally.pure.config_recurrent import further
 from kvtally.pure.config_window import FAMILIES as SLIDING_FAMILIES
-
-DRAFT = "draft layers, not counted"
 
 
 def openelm(f: Fields) -> Decoder:
@@ -95,7 +93,7 @@ def deci(f: Fields) -> Decoder:
     layers, heads, width = depth(f), f.integer("num_attention_heads"), whole_head_dim(f)
     groups = f.each("num_key_value_heads_per_layer", layers)
     if any(heads % kv for kv in groups):
-        refuse_groups(f, "num_key_value_heads_per_layer")
+        refuse_groups(f, f.said("num_key_value_heads_per_layer"))
     f.set_aside("num_key_value_heads", note="num_key_value_heads_per_layer says it for each layer")
     mlp = Mlp(width=f.integer("intermediate_size"))
     mixers = [Attention(num_heads=heads, num_kv_heads=kv, head_dim=width) for kv in groups]
@@ -111,9 +109,7 @@ def mimo(f: Fields) -> Decoder:
 def chatglm(f: Fields) -> Decoder:
     """ChatGLM 2, 3 and GLM-4: `multi_query_group_num` KV heads where `multi_query_attention`, else MHA."""
     heads = f.integer("num_attention_heads")
-    kv = f.integer("multi_query_group_num") if f.flag("multi_query_attention") else heads
-    if heads % kv:
-        refuse_groups(f, "multi_query_group_num")
+    kv = kv_heads(f, f, "multi_query_group_num") if f.flag("multi_query_attention") else heads
     mixer = Attention(num_heads=heads, num_kv_heads=kv, head_dim=f.integer("head_dim"))
     f.set_aside("multi_query_group_num", note="one KV head for each head")
     f.set_aside("apply_residual_connection_post_layernorm", "pre_seq_len", note="no size of a layer")

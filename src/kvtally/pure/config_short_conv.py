@@ -12,7 +12,7 @@ from kvtally.core.mlp import Experts, Mlp
 from kvtally.core.recurrent_mixer import Recurrent
 from kvtally.core.tally import Term
 from kvtally.pure.config_dense import FULL, SLIDING, attention, decoder, depth, mlps
-from kvtally.pure.config_fields import CLASS_DEFAULT, Fields
+from kvtally.pure.config_fields import CLASS_DEFAULT, DRAFT, Fields
 from kvtally.pure.config_recurrent import (
     CONV,
     HYBRID,
@@ -25,6 +25,7 @@ from kvtally.pure.config_recurrent import (
 )
 
 HYBRID_SLIDING = "hybrid_sliding"
+HYBRIDS = (HYBRID, HYBRID_SLIDING)
 Sizes = tuple[int | None, int | None]
 
 
@@ -33,7 +34,7 @@ def lfm2(f: Fields) -> Decoder:
     attending = f.integers("full_attn_idxs", least=0, most=depth(f) - 1)
     rule = tuple(FULL if attending is None or index in attending else CONV for index in range(depth(f)))
     source = "full_attn_idxs" if f.has("full_attn_idxs") else CLASS_DEFAULT
-    return _lfm(f, ruled_kinds(f, rule, source, others=(CONV,)), (_lfm2_mlp(f),) * depth(f))
+    return _lfm(f, ruled_kinds(f, (FULL, CONV), rule, source), (_lfm2_mlp(f),) * depth(f))
 
 
 def lfm2_moe(f: Fields) -> Decoder:
@@ -79,7 +80,7 @@ def lfm3(f: Fields) -> Decoder:
     """LFM3: short convolutions, sliding and full attention in turns of four, a gate for each head."""
     turns = {0: SLIDING, 2: FULL}
     rule = tuple(turns.get(index % 4, CONV) if index else CONV for index in range(depth(f)))
-    listed = ruled_kinds(f, rule, CLASS_DEFAULT, others=(CONV, SLIDING, FULL))
+    listed = ruled_kinds(f, (FULL, CONV, SLIDING), rule, CLASS_DEFAULT)
     full = attention(f)
     gate = further((None, full.num_heads)) if f.flag("use_attention_gate") else ()
     parts = {CONV: Layer(mixer=short_conv(f)), FULL: Layer(mixer=full, beside=gate)}
@@ -95,7 +96,7 @@ def zaya(f: Fields) -> Decoder:
     One of the router's classes stands for no expert at all; it is counted as an expert like the others.
     """
     window = f.optional("sliding_window")
-    listed = ruled_kinds(f, (HYBRID,) * depth(f), CLASS_DEFAULT, others=(HYBRID_SLIDING,))
+    listed = ruled_kinds(f, HYBRIDS, (HYBRID,) * depth(f), CLASS_DEFAULT)
     if HYBRID_SLIDING in listed and window is None:
         raise InputError(f"{f.said('sliding_window')} and a layer is `{HYBRID_SLIDING}`, expected a window")
     f.set_aside(*(() if HYBRID_SLIDING in listed else ("sliding_window",)), note="no layer slides")
@@ -121,16 +122,16 @@ def inkling_text(f: Fields) -> Decoder:
     """Inkling: a convolution behind K, V, attention and MLP; learned biases by distance; experts."""
     rule = tuple(HYBRID_SLIDING if local else HYBRID for local in _local(f))
     source = "local_layer_ids" if f.has("local_layer_ids") else CLASS_DEFAULT
-    listed = ruled_kinds(f, rule, source, others=(HYBRID, HYBRID_SLIDING))
+    listed = ruled_kinds(f, HYBRIDS, rule, source)
     hidden, taps = f.integer("hidden_size"), f.integer("conv_kernel_size")
     parts = {}
-    for kind in (HYBRID, HYBRID_SLIDING):
+    for kind in HYBRIDS:
         mixer, extent = inkling_attention(f, kind)
         channels = 2 * mixer.num_kv_heads * mixer.head_dim + 2 * hidden
         bias = mixer.num_heads * f.integer("d_rel")
         beside = inkling_beside(taps, channels, (None, bias), (bias, extent))
         parts[kind] = Layer(mixer=mixer, beside=(beside,))
-    f.set_aside("num_mtp_layers", "mtp_hidden_states_first", "mtp_local_layer_ids", note="draft layers, not counted")
+    f.set_aside("num_mtp_layers", "mtp_hidden_states_first", "mtp_local_layer_ids", note=DRAFT)
     f.set_aside("number_of_conv_states", "shared_expert_sink", "rms_norm_eps_moe_gate", note="follows from the rest")
     f.set_aside("unpadded_vocab_size", note="rows of logits are made for the padded vocabulary, then cut")
     pairs = zip(listed, _inkling_mlps(f), strict=True)

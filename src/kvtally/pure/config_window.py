@@ -14,8 +14,8 @@ from kvtally.pure.config_dense import (
     attention,
     decoder,
     depth,
-    full,
     layer_types,
+    llama,
     mha,
     mlps,
     refuse_two_ways,
@@ -185,5 +185,5 @@ FAMILIES: dict[str, Callable[[Fields], Decoder]] = {
     "smollm3": dense(smollm3),
     "modernbert-decoder": modernbert,
     "doge": doge,
-    **dict.fromkeys(("qwen3_vl_text", "emu3_text_model"), dense(full)),
+    **dict.fromkeys(("qwen3_vl_text", "emu3_text_model"), llama),
 }

@@ -14,6 +14,7 @@ from kvtally.pure.config_dense import (
     attention,
     decoder,
     depth,
+    expect_each,
     layer_types,
     sliding_from,
     stack,
@@ -29,6 +30,7 @@ from kvtally.pure.config_experts import (
     everywhere,
     experts,
     mixture,
+    sparse_as_listed,
     stepped,
 )
 from kvtally.pure.config_fields import Fields
@@ -61,10 +63,8 @@ def cohere2_moe(f: Fields) -> Decoder:
     before, every = f.integer("prefix_dense_sliding_window_pattern"), f.integer("sliding_window_pattern")
     rule = f"{FULL} every {before} of the dense layers and every {every} of the others, else {SLIDING}"
     windows = in_turn(lambda i: bool((i + 1) % before if i < dense else (i - dense + 1) % every), rule)(f)
-    listed = f.words("mlp_layer_types", ("dense", "sparse"))
-    sparse = [index >= dense for index in range(layers)] if listed is None else [k == "sparse" for k in listed]
-    if len(sparse) != layers:
-        raise InputError(f"`mlp_layer_types` has {len(sparse):,} entries and {f.said('num_hidden_layers')}")
+    listed = sparse_as_listed(f)
+    sparse = [index >= dense for index in range(layers)] if listed is None else listed
     width = f.optional("prefix_dense_intermediate_size") or f.integer("intermediate_size")
     if not dense:
         f.set_aside("prefix_dense_sliding_window_pattern", "prefix_dense_intermediate_size", note="none is dense")
@@ -78,11 +78,10 @@ def laguna(f: Fields) -> Decoder:
     layers, windows = depth(f), never_by_default(f)
     mlps = behind(1, WIDE_SHARED)(f)
     f.set_aside("moe_apply_router_weight_on_input", "moe_router_logit_softcapping", note="how experts are weighted")
-    given = f.integers("num_attention_heads_per_layer", least=1, most=10**6)
-    heads = given or (f.integer("num_attention_heads"),) * layers
-    if len(heads) != layers:
-        said = f"`num_attention_heads_per_layer` has {len(heads):,} entries and {f.said('num_hidden_layers')}"
-        raise InputError(f"{said}, expected one for each layer")
+    heads = f.integers("num_attention_heads_per_layer", least=1, most=10**6)
+    if heads is None:
+        heads = (f.integer("num_attention_heads"),) * layers
+    expect_each(f, "num_attention_heads_per_layer", heads)
     mixer = attention(f)
     gate = 1 if _by_head(f) else mixer.head_dim
     made = [

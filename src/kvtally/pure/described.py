@@ -106,7 +106,8 @@ def _arguments(
     for key in said:
         if key not in known:
             listed = ", ".join(f"`{name}`" for name in (*also, *known))
-            raise InputError(f"`{place}{key:.60}` is no field of `{record.__name__}`; known: {listed}")
+            name = shown(key).strip('"')
+            raise InputError(f"`{place}{name}` is no field of `{record.__name__}`; known: {listed}")
     for name, field in known.items():
         if name not in said and _required(field):
             raise InputError(f"`{place}{name}` is missing, and `{record.__name__}` has no default for it")

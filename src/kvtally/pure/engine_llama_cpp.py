@@ -10,11 +10,12 @@ from kvtally.core.decoder import Decoder
 from kvtally.core.dtype import Dtype, dtype
 from kvtally.core.errors import InputError, require_int, require_one_of
 from kvtally.core.footprint import Place
-from kvtally.pure.engine_parts import Asked, Kept, kept, padded, require_kinds, summed
+from kvtally.pure.engine_parts import Asked, Kept, kept, padded, require_flags, require_kinds, summed
 from kvtally.pure.size import CacheTypes
 
 NAMES = {"fp16": "f16", "fp32": "f32"}  # as llama.cpp prints them
 TYPES = ("fp32", "fp16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
+STATES = ("fp32",)
 RECURRENT = "llama_memory_recurrent"
 VERSIONS = ("2025-11", "2025-05", "before iSWA")
 
@@ -23,8 +24,9 @@ VERSIONS = ("2025-11", "2025-05", "before iSWA")
 class LlamaCppRules:
     """How llama.cpp is started, and of which time it is.
 
-    `n_ctx` None: tokens * batch. `unified`: all sequences share one stream of cells. `swa_full`: sliding
-    layers get all cells. `flash_attention` False: V of layers of unequal width is padded to the widest.
+    `n_ctx` None: tokens * batch, the least it may be. `unified`: all sequences share one stream of cells.
+    `swa_full`: sliding layers get all cells. `flash_attention` False: V of layers of unequal width is padded
+    to the widest.
     `version`: "2025-11" and later pad to 256 and give sliding layers window + n_ubatch cells; "2025-05"
     gives window * sequences + n_batch, padded to `pad`; "before iSWA" gives all layers all cells.
     """
@@ -45,6 +47,7 @@ class LlamaCppRules:
         for name in ("n_batch", "n_ubatch", "pad"):
             require_int(name, getattr(self, name), least=1)
         require_int("snapshots", self.snapshots, least=0)
+        require_flags(self, "unified", "swa_full", "flash_attention")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,11 +145,10 @@ def sliding_cells(base: int, window: int, batch: int, rules: LlamaCppRules) -> i
 
 def reserve(decoder: Decoder, asked: Asked, rules: LlamaCppRules) -> dict[Place, int]:
     """Bytes that llama.cpp allocates, by layer and part."""
-    if asked.tensor_parallel != 1:
-        raise InputError(
-            f"`tensor_parallel` is {asked.tensor_parallel}, expected 1: llama.cpp splits models by layers",
-            hint="add the bytes of the layers on each device",
-        )
+    require_one_device(asked.tensor_parallel)
+    needed = asked.tokens * asked.batch
+    if rules.n_ctx is not None and rules.n_ctx < needed:
+        raise InputError(f"`n_ctx` is {rules.n_ctx:,}, expected at least {needed:,}: the tokens of all requests")
     latent = {part.layer for part in kept(decoder) if part.elements("latent")}
     found: list[tuple[Place, int]] = []
     for cache in caches(decoder, asked, rules):
@@ -155,6 +157,15 @@ def reserve(decoder: Decoder, asked: Asked, rules: LlamaCppRules) -> dict[Place,
             named = (("latent" if part == "k" and layer in latent else part, layer, n) for layer, n in table.items())
             found += (((layer, name), n) for name, layer, n in named)
     return summed(found)
+
+
+def require_one_device(tensor_parallel: int) -> None:
+    """Nothing for one device; otherwise an InputError, as llama.cpp gives whole layers to each."""
+    if tensor_parallel != 1:
+        raise InputError(
+            f"`tensor_parallel` is {tensor_parallel}, expected 1: llama.cpp splits models by layers",
+            hint="add the bytes of the layers on each device",
+        )
 
 
 def mib(n: int) -> str:
@@ -201,9 +212,10 @@ def _recurrent(parts: list[Kept], layers: int, rows: int, sequences: int) -> Cac
 
 
 def known_types(types: CacheTypes, parts: tuple[Kept, ...]) -> None:
-    """Nothing where llama.cpp has the types of K and V; otherwise an InputError that lists those it has."""
+    """Nothing where llama.cpp has the types of K, V and states; otherwise an InputError that lists those it has."""
     for name, found in (("k_dtype", types.k), ("v_dtype", types.v)):
         require_one_of(name, str(found), TYPES)
+    require_one_of("state_dtype", str(types.state), STATES)
     if types.k != types.v and any(row.part == "latent" for part in parts for row in part.rows):
         raise InputError(
             f"`k_dtype` is `{types.k}` and `v_dtype` `{types.v}`, expected the same: "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kvtally.core.decoder import Decoder
 from kvtally.core.dtype import Dtype
@@ -77,6 +77,22 @@ def kept(decoder: Decoder, *, tensor_parallel: int = 1) -> tuple[Kept, ...]:
             kind, limit = _kind(index, own[0])
             found.append(Kept(layer=index, kind=kind, limit=limit, rows=tuple(own)))
     return tuple(found)
+
+
+def choices(engine: str, rules: type[Any], given: Mapping[str, Any]) -> Any:
+    """The `rules` of an engine with the choices given by name; an InputError for a name that is not known."""
+    known = [field.name for field in fields(rules)]
+    for name in given:
+        if name not in known:
+            raise InputError(f"`{name}` is no choice of {engine}; known: " + ", ".join(f"`{n}`" for n in known))
+    return rules(**given)
+
+
+def require_flags(rules: object, *names: str) -> None:
+    """Nothing where these fields are True or False; otherwise an InputError that names the one that is not."""
+    for name in names:
+        if not isinstance(getattr(rules, name), bool):
+            raise InputError(f"`{name}` is {getattr(rules, name)!r}, expected True or False")
 
 
 def require_kinds(engine: str, parts: tuple[Kept, ...], known: tuple[str, ...]) -> None:

@@ -32,10 +32,9 @@ class SglangRules:
     def __post_init__(self) -> None:
         require_int("page_size", self.page_size, least=1)
         require_int("slots", self.slots, least=0)
-        if not 0 < self.swa_full_tokens_ratio <= 1:
-            raise InputError(
-                f"`swa_full_tokens_ratio` is {self.swa_full_tokens_ratio}, expected more than 0 and at most 1"
-            )
+        share: object = self.swa_full_tokens_ratio
+        if not isinstance(share, int | float | Fraction) or not 0 < share <= 1:
+            raise InputError(f"`swa_full_tokens_ratio` is {share!s:.60}, expected more than 0 and at most 1")
 
 
 def pool(parts: tuple[Kept, ...], tokens: int, *, types: CacheTypes, rules: SglangRules) -> dict[Place, int]:

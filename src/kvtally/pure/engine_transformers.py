@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvtally.core.decoder import Decoder
-from kvtally.core.errors import require_int, require_one_of
+from kvtally.core.errors import InputError, require_int, require_one_of
 from kvtally.core.footprint import Place
 from kvtally.pure.engine_parts import ATTENTION, Asked, Kept, kept, require_kinds, summed
 
@@ -27,6 +27,11 @@ class TransformersRules:
     def __post_init__(self) -> None:
         require_one_of("cache", self.cache, CACHES)
         require_int("max_cache_len", 1 if self.max_cache_len is None else self.max_cache_len, least=1)
+        if self.max_cache_len is not None and self.cache != "static":
+            raise InputError(
+                f"`max_cache_len` is {self.max_cache_len:,} and `cache` `{self.cache}`, expected `static`",
+                hint="leave it out: a dynamic cache has no length of its own",
+            )
 
 
 def reserve(decoder: Decoder, asked: Asked, rules: TransformersRules) -> dict[Place, int]:
@@ -41,18 +46,15 @@ def reserve(decoder: Decoder, asked: Asked, rules: TransformersRules) -> dict[Pl
     for name, given in (("k_dtype", types.k), ("v_dtype", types.v)):
         require_one_of(name, str(given), TYPES)
     of = {"v": types.v, "index": types.index, "conv": types.conv, "state": types.state}
-    found: dict[Place, int] = summed(
-        (
-            (part.layer, name),
-            batch * length(part, asked.tokens, rules) * part.bytes(name, of.get(name, types.k)),
-        )
+    rows = (
+        ((part.layer, name), batch * length(part, asked.tokens, rules) * part.bytes(name, of.get(name, types.k)))
         for part in parts
         for name in part.names
     )
-    for index, layer in enumerate(decoder.layers):
-        if layer.conv_channels and (index, "conv") in found:
-            found[index, "conv"] += batch * types.conv.row(layer.conv_channels // asked.tensor_parallel)
-    return found
+    taps = (
+        ((part.layer, row.part), batch * types.conv.row(row.width)) for part in parts for row in part.rows if row.taps
+    )
+    return summed((*rows, *taps))
 
 
 def length(part: Kept, tokens: int, rules: TransformersRules) -> int:
@@ -61,7 +63,10 @@ def length(part: Kept, tokens: int, rules: TransformersRules) -> int:
         return 1
     if part.kind == "cross":
         return part.limit or 0
-    most = tokens if rules.max_cache_len is None or rules.cache == "dynamic" else rules.max_cache_len
+    most = tokens if rules.max_cache_len is None else rules.max_cache_len
+    needed = tokens if part.limit is None else min(tokens, part.limit)
+    if most < needed:
+        raise InputError(f"`max_cache_len` is {most:,}, expected at least {needed:,}: what layer {part.layer} looks at")
     if part.limit is None:
         return most
     return min(most, part.limit - (1 if rules.cache == "dynamic" else 0))

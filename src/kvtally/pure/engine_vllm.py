@@ -10,7 +10,7 @@ from kvtally.core.decoder import Decoder
 from kvtally.core.dtype import Dtype, dtype
 from kvtally.core.errors import InputError, require_int, require_one_of
 from kvtally.core.footprint import Place
-from kvtally.pure.engine_parts import ATTENTION, Asked, Kept, kept, padded, require_kinds
+from kvtally.pure.engine_parts import ATTENTION, Asked, Kept, kept, padded, require_flags, require_kinds
 from kvtally.pure.size import CacheTypes
 
 SWAP = 4 * 2**30  # bytes of CPU memory for swapped blocks, the default of the V0 engine
@@ -47,6 +47,7 @@ class VllmRules:
             require_int(name, getattr(self, name), least=1)
         for name in ("alignment", "latent_row"):
             require_int(name, 1 if getattr(self, name) is None else getattr(self, name), least=1)
+        require_flags(self, "hybrid")
         require_int("speculative", self.speculative, least=0)
         require_int("null_blocks", self.null_blocks, least=0)
 

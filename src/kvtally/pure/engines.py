@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from kvtally.core.decoder import Decoder
@@ -11,7 +11,7 @@ from kvtally.core.errors import InputError, require_one_of
 from kvtally.core.footprint import Footprint, Place
 from kvtally.pure import engine_llama_cpp, engine_sglang, engine_transformers, engine_vllm
 from kvtally.pure.engine_llama_cpp import LlamaCppRules
-from kvtally.pure.engine_parts import Asked
+from kvtally.pure.engine_parts import Asked, choices
 from kvtally.pure.engine_sglang import SglangRules
 from kvtally.pure.engine_transformers import TransformersRules
 from kvtally.pure.engine_vllm import VllmRules
@@ -54,22 +54,22 @@ def reserved(
     28672
     """
     require_one_of("engine", engine, ENGINES)
-    made, reserve, block = ENGINES[engine]
-    if block_size is not None and block is not None:
-        rules = {block: block_size, **rules}
-    known = [field.name for field in fields(made)]
-    for name in rules:
-        if name not in known:
-            raise InputError(f"`{name}` is no choice of {engine}; known: " + ", ".join(f"`{n}`" for n in known))
-    chosen = made(**rules)
+    made, reserve, _ = ENGINES[engine]
+    chosen = choices(engine, made, rules if block_size is None else _paged(engine, block_size, rules))
     named = {"dtype": dtype, "k_dtype": k_dtype, "v_dtype": v_dtype, "state_dtype": state_dtype}
     held = size(decoder, tokens, batch=batch, tensor_parallel=tensor_parallel, **named)  # type: ignore[arg-type]
     types = cache_types(dtype, k_dtype=k_dtype, v_dtype=v_dtype, state_dtype=state_dtype)
     asked = Asked(tokens=tokens, batch=batch, types=types, tensor_parallel=tensor_parallel)
-    conventions = {name: said for name, said in asdict(chosen).items() if said is not None}
-    return replace(
-        held,
-        reserved=reserve(decoder, asked, chosen),
-        engine=engine,
-        conventions={**held.conventions, **{n: v if isinstance(v, int) else str(v) for n, v in conventions.items()}},
-    )
+    said = {name: v if isinstance(v, int) else str(v) for name, v in asdict(chosen).items() if v is not None}
+    conventions = {**held.conventions, **said}
+    return replace(held, reserved=reserve(decoder, asked, chosen), engine=engine, conventions=conventions)
+
+
+def _paged(engine: str, block_size: int, rules: dict[str, Any]) -> dict[str, Any]:
+    """The choices with `block_size` among them, under the name that the engine has for it."""
+    name = ENGINES[engine][2]
+    if name is None:
+        raise InputError(f"`block_size` is {block_size!r}, and {engine} has no pages", hint="leave it out")
+    if name in rules:
+        raise InputError(f"`block_size` is {block_size!r} and `{name}` {rules[name]!r}, expected one of them")
+    return {name: block_size, **rules}

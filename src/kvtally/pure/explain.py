@@ -9,6 +9,9 @@ from typing import Any
 from kvtally.core.decoder import Decoder
 from kvtally.core.errors import InputError
 from kvtally.pure import explain_llama_cpp, explain_sglang, explain_vllm
+from kvtally.pure.engine_llama_cpp import require_one_device
+from kvtally.pure.engine_parts import choices
+from kvtally.pure.engine_vllm import VllmRules
 from kvtally.pure.explained import Explanation, Logged
 from kvtally.pure.size import cache_types
 
@@ -51,21 +54,29 @@ def explain_all(
     Types, devices and block size are those the engine ran with; llama.cpp's lines bring their own types.
     `tokens` is the context length and `memory` the bytes for the cache on one device, where no other line in
     `text` says them. `rules` are choices of vLLM (see `VllmRules`). Raises InputError for a text without a
-    known line, naming the three nearest known forms.
+    known line, naming the three nearest known forms, and for an option of an engine that prints none of them.
     """
     if len(text) > LONGEST_TEXT:
         raise InputError(
             f"the text has {len(text):,} characters, expected at most {LONGEST_TEXT:,}: some lines of a log"
         )
+    given = rules if block_size is None else {"block_size": block_size, **rules}
     logged = Logged(
         types=cache_types(dtype, k_dtype=k_dtype, v_dtype=v_dtype, state_dtype=state_dtype),
         tensor_parallel=tensor_parallel,
         block_size=block_size,
         tokens=tokens,
         memory=memory,
-        rules=rules,
+        rules=choices("vllm", VllmRules, given),
         context=text,
     )
+    found = _explained(text, decoder, logged)
+    _require_used({one.engine for one in found}, logged, tuple(rules))
+    return found
+
+
+def _explained(text: str, decoder: Decoder, logged: Logged) -> tuple[Explanation, ...]:
+    """What the known lines say, each by the first form that it has; an InputError where none is known."""
     found = []
     for line in text.splitlines():
         for pattern, _, explained in FORMS.values():
@@ -79,6 +90,16 @@ def explain_all(
             hint="give the whole line as the engine prints it",
         )
     return tuple(found)
+
+
+def _require_used(engines: set[str], logged: Logged, rules: tuple[str, ...]) -> None:
+    """Nothing where an engine of the lines takes each option given; otherwise an InputError that names it."""
+    if rules and "vLLM" not in engines:
+        raise InputError(f"`{rules[0]}` is a choice of vLLM, and no line is one of vLLM's", hint="leave it out")
+    if "llama.cpp" in engines:
+        require_one_device(logged.tensor_parallel)
+    if engines == {"llama.cpp"} and logged.block_size is not None:
+        raise InputError(f"`block_size` is {logged.block_size}, and llama.cpp has no pages", hint="leave it out")
 
 
 def nearest(text: str) -> list[str]:

@@ -78,7 +78,7 @@ def explain_size(found: Match[str], decoder: Decoder, _: Logged) -> Explanation:
 
 
 def explain_recurrent(found: Match[str], decoder: Decoder, _: Logged) -> Explanation:
-    """Reproduces recurrent memory: one cell a sequence, float32, whatever the type of K and V."""
+    """Reproduces recurrent memory: one cell a sequence, float32, whatever the type of K and V; all layers count."""
     cells = whole(found["cells"]) * (1 + whole(found["snapshots"] or "0"))
     r_type, s_type = (dtype(found[name], what="type in the line") for name in ("kt", "vt"))
     parts = [part for part in kept(decoder) if part.kind == "recurrent"]
@@ -89,19 +89,22 @@ def explain_recurrent(found: Match[str], decoder: Decoder, _: Logged) -> Explana
         v=sum(s_type.row(part.elements("state")) for part in parts),
     )
     printed = (found["total"], found["k"], found["v"])
-    same = _three(of, cells) == printed
+    sized, counted = _three(of, cells) == printed, whole(found["layers"])
+    notes = [] if sized else [off(Fraction(printed[0]) * 2**20, cells * (of.k + of.v))]
+    if counted != len(decoder.layers):
+        notes.append(_miscounted(counted, f"{len(decoder.layers)}", by_chance=sized))
     return Explanation(
         line=found.string,
         engine="llama.cpp",
         quantity="recurrent memory of all sequences, in MiB: R inputs of convolutions, S states",
         printed=_said(printed, "RS"),
         computed=_said(_three(of, cells), "RS"),
-        status="exact" if same else "differs",
+        status="differs" if notes else "exact",
         arithmetic=(
             f"R: {cells} cells x {of.k:,} bytes in {of.layers} recurrent layers = {cells * of.k:,}",
             f"S: {cells} cells x {of.v:,} bytes in {of.layers} recurrent layers = {cells * of.v:,}",
         ),
-        notes=() if same else (off(Fraction(printed[0]) * 2**20, cells * (of.k + of.v)),),
+        notes=tuple(notes),
     )
 
 
@@ -173,13 +176,17 @@ def _why(found: Match[str], best: Layers, rows: int, counted: int) -> list[str]:
     total, computed = Fraction(found["total"]) * 2**20, rows * (best.k + best.v)
     notes = [] if mib(computed) == found["total"] else [off(total, computed)]
     if counted not in best.counted:
-        by_chance = "" if notes else "the size is the same by chance: "
-        return [*notes, f"{by_chance}the line counts {counted} layers, the model has {best.layers} that keep K and V"]
+        return [*notes, _miscounted(counted, f"{best.layers} that keep K and V", by_chance=not notes)]
     if not rows:
         return notes
     ours = Fraction(best.k + best.v, best.layers)
     each = f"{float(total / rows / best.layers):,.1f}"
     return [*notes, f"the line gives {each} bytes a cell and layer, the model {float(ours):,.1f}"]
+
+
+def _miscounted(counted: int, having: str, *, by_chance: bool) -> str:
+    chance = "the size is the same by chance: " if by_chance else ""
+    return f"{chance}the line counts {counted} layers, the model has {having}"
 
 
 FORMS: dict[str, tuple[str, str, Callable[[Match[str], Decoder, Logged], Explanation]]] = {

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from re import Match
-from typing import Any
 
 from kvtally.core.decoder import Decoder
-from kvtally.pure.engine_vllm import SWAP, Pages, VllmRules, pages
+from kvtally.pure.engine_vllm import SWAP, Pages, pages
 from kvtally.pure.explained import COUNT, DECIMAL, Explanation, Logged, interval, off, whole
 
 TOKENS = rf"GPU KV cache size: (?P<tokens>{COUNT}) tokens"
@@ -152,11 +151,7 @@ class Reading:
 
 
 def _pages(decoder: Decoder, logged: Logged) -> Pages:
-    given: dict[str, Any] = dict(logged.rules)
-    if logged.block_size is not None:
-        given["block_size"] = logged.block_size
-    rules = VllmRules(**given)
-    return pages(decoder, types=logged.types, tensor_parallel=logged.tensor_parallel, rules=rules)
+    return pages(decoder, types=logged.types, tensor_parallel=logged.tensor_parallel, rules=logged.rules)
 
 
 def _block(cut: Pages) -> str:

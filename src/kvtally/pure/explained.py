@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from kvtally.core.errors import require_int
+from kvtally.pure.engine_vllm import VllmRules
 from kvtally.pure.size import CacheTypes
 
 # How numbers look in lines of logs; longer ones are no numbers that an engine prints.
@@ -17,8 +18,8 @@ COUNT, DECIMAL = r"\d[\d,]{0,18}", r"\d{1,12}(?:\.\d{1,6})?"
 class Logged:
     """What is known of the run beside its log: types, devices, block size, tokens, bytes for the cache.
 
-    `rules` are an engine's own choices by name. `context` is the text around the line, in which other known
-    lines may say more.
+    `rules` are vLLM's own choices. `context` is the text around the line, in which other known lines may say
+    more.
     """
 
     types: CacheTypes
@@ -26,8 +27,12 @@ class Logged:
     block_size: int | None = None
     tokens: int | None = None
     memory: int | None = None
-    rules: Mapping[str, Any] = field(default_factory=dict)
+    rules: VllmRules
     context: str = ""
+
+    def __post_init__(self) -> None:
+        require_int("tokens", 1 if self.tokens is None else self.tokens, least=1)
+        require_int("memory", 1 if self.memory is None else self.memory, least=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

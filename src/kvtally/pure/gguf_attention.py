@@ -14,6 +14,7 @@ from kvtally.pure.gguf_parts import (
     WIDTH,
     WINDOW,
     Windows,
+    as_listed,
     attentions,
     by_kind,
     depth,
@@ -63,7 +64,7 @@ def llama4(k: Keys) -> Decoder:
 
 def mimo2(k: Keys) -> Decoder:
     """MiMo-V2: windows as the file lists them, with KV heads of their own; experts where a layer has a router."""
-    mixers = everywhere(k, attentions(k, in_turn(1)(k)))
+    mixers = everywhere(k, attentions(k, as_listed(k)))
     return stack(k, mixers, by_kind(k, having(k, ROUTER, "which layers have experts")))
 
 

@@ -11,7 +11,7 @@ from kvtally.core.mixer import Attention, Mixer
 from kvtally.core.mlp import Experts, Mlp
 from kvtally.pure.config_recurrent import further
 from kvtally.pure.gguf_keys import Keys
-from kvtally.pure.gguf_parts import PATTERN, WIDTH, attentions, decoder, everywhere, experts, having, in_turn, mlps
+from kvtally.pure.gguf_parts import WIDTH, as_listed, attentions, decoder, everywhere, experts, having, in_turn, mlps
 
 SHARED, OWN_INPUT = "attention.shared_kv_layers", "embedding_length_per_layer_input"
 
@@ -31,9 +31,7 @@ def gemma3n(k: Keys) -> Decoder:
 
 def gemma4(k: Keys) -> Decoder:
     """Gemma 4: heads of two sizes, experts beside a dense MLP, K that is also V in full layers without attn_v."""
-    if not k.has(PATTERN):
-        raise InputError(f"`{k.arch}.{PATTERN}` is missing, expected a boolean for each layer")
-    windows = in_turn(1)(k)
+    windows = as_listed(k)
     layers, hidden, own = len(windows), k.integer("embedding_length", least=1), k.integer(OWN_INPUT, default=0)
     first = _first(k, layers)
     has_v = having(k, "attn_v", "where K is V as well")

@@ -86,6 +86,13 @@ def _slides(k: Keys, layers: int, every: int, first: bool) -> Sequence[bool]:
     return tuple(i % found != (0 if first else found - 1) for i in range(layers))
 
 
+def as_listed(k: Keys) -> tuple[int | None, ...]:
+    """Windows in the layers that the file marks; llama.cpp has no turn of its own here, and refuses a file without."""
+    if not k.has(PATTERN):
+        raise InputError(f"`{k.arch}.{PATTERN}` is missing, expected a boolean for each layer")
+    return in_turn(1)(k)
+
+
 def exaone4(k: Keys) -> tuple[int | None, ...]:
     """EXAONE 4: llama.cpp slides in the model of 64 layers only."""
     if depth(k) == 64:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any
 
 from kvtally.core.decoder import Decoder
@@ -59,24 +60,32 @@ def find_config(name: str) -> tuple[dict[str, Any], str]:
     'gpt2'
     """
     path = Path(name)
-    try:
-        is_folder, is_there = path.is_dir(), path.exists()
-    except (OSError, ValueError):  # a name that no file can have
-        is_folder = is_there = False
-    if is_folder:
+    mode = mode_of(path)
+    if S_ISDIR(mode):
         return _read(_file(path / CONFIG)), str(path / CONFIG)
-    if is_there or name.endswith(".json") or name.startswith((".", "/", "~")):
+    if mode or name.endswith(".json") or name.startswith((".", "/", "~")):
         return _read(_file(path)), name
     if name not in catalogue.names() and HUB_ID.fullmatch(name):
         return _read(_from_hub(name)), f"{name}/{CONFIG}"
     return dict(catalogue.entry(name)["config"]), name
 
 
+def mode_of(path: Path) -> int:
+    """What lies at the path, as the bits that `stat` reads; 0 where nothing does, or no file can have that name."""
+    try:
+        return path.stat().st_mode
+    except PermissionError as error:
+        raise UnreadableError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except (OSError, ValueError):
+        return 0
+
+
 def _file(path: Path) -> Path:
     """The path of a regular file that is there."""
-    if path.is_file():
+    mode = mode_of(path)
+    if S_ISREG(mode):
         return path
-    if path.exists():
+    if mode:
         raise UnreadableError("is no regular file, expected a config.json or a .gguf file", where=str(path))
     hint = "name a config.json, its folder, a .gguf file, a Hugging Face id, or a name that `kvtally models` lists"
     raise UnreadableError("no such file", hint=hint, where=str(path))

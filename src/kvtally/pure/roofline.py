@@ -61,24 +61,30 @@ def loads(
     """What a pass `p` of `batch` sequences takes, by kind of work.
 
     FLOPs are two for each multiplication that the mask allows. Bytes: every matrix once a pass, whatever the
-    batch (of experts as many as batch * new tokens can choose, at most all); K and V of the past read and of
-    new tokens written, once a sequence; states read where there is a past, and written. An indexer's choice is
-    not taken as less read, as no framework reads less. Not counted: LEFT_OUT.
+    batch (of experts as many as batch * new tokens can choose, at most all); once a sequence, K and V of the past
+    read, states read where there is a past, and both written where they are kept. An indexer's choice is not taken
+    as less read, as no framework reads less. Raises InputError for several passes. Not counted: LEFT_OUT.
 
     >>> from kvtally.core.decoder import lesson
     >>> {x.work: float(x.intensity) for x in loads(lesson(), Pass(new=1, past=99, phase="decode"))}
     {'projections': 1.0, 'attention': 1.0}
     """
     require_int("batch", batch, least=1, most=LONGEST)
+    if p.times != 1:
+        raise InputError(
+            f"`times` is {p.times:,}, expected 1: every pass moves its weights again",
+            hint="ask for those of Pass.each()",
+        )
     types = types or cache_types()
     flops: Counter[str] = Counter()
     moved: Counter[str] = Counter()
     elements: Counter[str] = Counter()
     known: dict[tuple[int, ...], tuple[Counter[str], Counter[str], Counter[str]]] = {}
-    for layer in decoder.layers:
-        alike = (id(layer.mixer), id(layer.cross), id(layer.mlp), layer.reads is None, *map(id, layer.beside))
+    for index, layer in enumerate(decoder.layers, start=1):
+        rows = p.new if index < len(decoder.layers) or p.attending is None else p.attending
+        alike = (rows, id(layer.mixer), id(layer.cross), id(layer.mlp), layer.reads is None, *map(id, layer.beside))
         if alike not in known:
-            known[alike] = _layer(decoder.hidden_size, layer, p, batch, types)
+            known[alike] = _layer(decoder.hidden_size, layer, p, rows, batch=batch, types=types)
         for total, part in zip((flops, moved, elements), known[alike], strict=True):
             total.update(part)
     outside = sum(inputs * outputs for inputs, outputs in decoder.outside)
@@ -86,34 +92,34 @@ def loads(
     flops.update({PROJECTIONS: 2 * batch * p.new * outside, HEAD: 2 * batch * p.logits * head})
     elements.update({PROJECTIONS: outside, HEAD: head})
     each = dtype(weights, what="weights").per_element
-    works = [work for work in (PROJECTIONS, MLP, HEAD, *CACHED) if flops[work]]
+    works = [work for work in (PROJECTIONS, MLP, HEAD, *CACHED) if flops[work] or moved[work]]
     return tuple(Load(work=w, flops=flops[w], weights=ceil(each * elements[w]), cache=moved[w]) for w in works)
 
 
 def _layer(
-    hidden: int, layer: Layer, p: Pass, batch: int, types: CacheTypes
+    hidden: int, layer: Layer, p: Pass, rows: int, *, batch: int, types: CacheTypes
 ) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """FLOPs, bytes of the cache moved, and elements of weights of one layer."""
+    """FLOPs, bytes of the cache moved, and elements of weights of one layer, the last `rows` positions attending."""
     flops: Counter[str] = Counter()
     moved: Counter[str] = Counter()
-    each = layer.projections(hidden)
-    mlp = layer.mlp.projections(hidden) if layer.mlp else {}
-    state = sum(n for term, n in each.items() if term in STATES)
-    own = sum(each.values()) - state - sum(mlp.values())
-    flops.update({PROJECTIONS: own * p.new, RECURRENCE: state * p.new, MLP: sum(mlp.values()) * p.new})
-    elements = Counter({PROJECTIONS: own, MLP: _touched(layer, hidden, batch * p.new)})
+    every = layer.for_every_token(hidden)
+    mlp = sum(layer.mlp.projections(hidden).values()) if layer.mlp else 0
+    state = sum(n for term, n in every.items() if term in STATES)
+    before, after = sum(every.values()) - state, sum(layer.for_attending_rows(hidden).values()) - mlp
+    flops.update({PROJECTIONS: before * p.new + after * rows, RECURRENCE: state * p.new, MLP: mlp * rows})
+    elements = Counter({PROJECTIONS: before + after, MLP: _touched(layer, hidden, batch * rows)})
     for mixer, writes in zip(layer.mixers, layer.writers, strict=True):
-        expansion = sum(mixer.expansions(hidden).values()) if writes else 0
-        elements[PROJECTIONS] += expansion
-        flops[PROJECTIONS] += expansion * mixer.expanded(p)
-        pairs = mixer.pairs(p, "causal")
+        expansion, expanded = sum(mixer.expansions(hidden).values()), mixer.expanded(p)
+        elements[PROJECTIONS] += expansion if expanded else 0
+        flops[PROJECTIONS] += expansion * expanded
+        pairs = mixer.pairs(p, "causal", rows)
         for term, n in mixer.pair_cost.items():
             flops[INDEX if term in INDEXES else ATTENTION] += n * pairs
         tokens = mixer.read(p) + (mixer.written(p) if writes else 0)
-        for rows in rows_of(layer, mixer):
-            work = RECURRENCE if not rows.grows else INDEX if rows.part == "index" else ATTENTION
-            times = tokens if rows.grows else 2 if p.past else 1
-            moved[work] += times * types.of(rows).bytes(rows.heads, rows.width)
+        for kept in rows_of(layer, mixer):
+            work = RECURRENCE if not kept.grows else INDEX if kept.part == "index" else ATTENTION
+            times = tokens if kept.grows else (p.past > 0) + p.keep
+            moved[work] += times * types.of(kept).bytes(kept.heads, kept.width)
     return (
         Counter({work: 2 * batch * n for work, n in flops.items()}),
         Counter({work: batch * n for work, n in moved.items()}),
@@ -193,25 +199,29 @@ def roofline(
     def bound(parts: tuple[Load, ...]) -> bool:
         return whole(parts).intensity >= ridge
 
-    def projected(parts: tuple[Load, ...]) -> bool:
-        return bound(tuple(x for x in parts if x.work not in CACHED))
-
-    def outgrown(past: int) -> bool:
-        found = whole(step(batch, past))
-        return found.cache > found.weights
-
     return Roofline(
         tokens=tokens,
         batch=batch,
         ridge=ridge,
         decode=step(batch),
         prefill=prompt(tokens),
-        batch_projections=smallest(lambda n: projected(step(n))),
+        batch_projections=smallest(lambda n: bound(_projected(step(n)))),
         batch_whole=smallest(lambda n: bound(step(n))),
-        prefill_projections=smallest(lambda n: projected(prompt(n))),
+        prefill_projections=smallest(lambda n: bound(_projected(prompt(n)))),
         prefill_whole=smallest(lambda n: bound(prompt(n))),
-        cache_outgrows_weights=smallest(outgrown),
+        cache_outgrows_weights=smallest(lambda n: _outgrown(step(batch, n))),
     )
+
+
+def _projected(parts: tuple[Load, ...]) -> tuple[Load, ...]:
+    """The loads that multiply weights."""
+    return tuple(x for x in parts if x.work not in CACHED)
+
+
+def _outgrown(parts: tuple[Load, ...]) -> bool:
+    """Whether more of the cache is moved than of the weights."""
+    found = whole(parts)
+    return found.cache > found.weights
 
 
 def smallest(holds: Callable[[int], bool], most: int = LONGEST - 1) -> int | None:
@@ -231,14 +241,13 @@ def smallest(holds: Callable[[int], bool], most: int = LONGEST - 1) -> int | Non
     return high
 
 
-def scores_outgrow(memory: int, *, element_bytes: int = 2) -> int:
-    """The shortest prompt whose N x N matrix of scores, of one head, is larger than `memory` bytes.
+def scores_outgrow(memory: int) -> int:
+    """The shortest prompt whose N x N matrix of scores, of one head, 2 bytes each, is larger than `memory` bytes.
 
-    N * N * element_bytes > memory. A fused kernel never makes that matrix.
+    N * N * 2 > memory. A fused kernel never makes that matrix.
 
     >>> scores_outgrow(50 * 2**20)  # 5,120 * 5,120 * 2 = 50 MiB
     5121
     """
     require_int("memory", memory, least=0)
-    require_int("element_bytes", element_bytes, least=1)
-    return isqrt(memory // element_bytes) + 1
+    return isqrt(memory // 2) + 1

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any
 
 from kvtally.core.errors import InputError, KvtallyError, UnreadableError
 from kvtally.pure.gguf_file import read_header
+from kvtally.pure.model import mode_of
 
 LARGEST_HEADER = 100 * 10**6  # bytes; the format's own limit
 ALIGNMENT = 32  # bytes; where a GGUF file does not say
@@ -42,12 +44,13 @@ def weight_bytes(model: str) -> int:
 
 def _files(path: Path) -> list[Path]:
     """The safetensors files of a model: those its index names, or all there are."""
-    if path.is_file() and path.suffix == ".safetensors":
+    mode = mode_of(path)
+    if S_ISREG(mode) and path.suffix == ".safetensors":
         return [path]
-    if not path.is_dir():
+    if not S_ISDIR(mode):
         raise UnreadableError("no such file, expected weights" if path.suffix else "has no weights here", hint=HINT)
     index = path / INDEX
-    if index.is_file():
+    if S_ISREG(mode_of(index)):
         return [path / name for name in _named(index)]
     found = sorted(path.glob("*.safetensors"))
     if not found:
@@ -59,7 +62,7 @@ def _named(index: Path) -> list[str]:
     """The files that an index names, all of them in its own folder."""
     try:
         names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise UnreadableError("is no index of safetensors files", where=str(index), hint=HINT) from None
     if any(not isinstance(name, str) or Path(name).name != name for name in names):
         raise UnreadableError("names files outside its folder", where=str(index), hint=HINT)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -20,11 +22,14 @@ from kvtally.core.errors import InputError, UnreadableError
 from kvtally.traffic.requests import PER_REQUEST, Ids, Ints, Requests, whole_number
 
 MAGIC = b"PAR1"
-KEY = b"kvtally.requests"
+KEY, SUM = b"kvtally.requests", b"kvtally.crc32"  # what the file says about itself, and the checksum of that
 VERSION = 1
 ROWS = 4096  # requests of a row group, so that a reader holds few at a time
 NUMBERS = ("input_tokens", "output_tokens", "session", "model", "tenant")
 PLACE = "number"  # the column that says which request of its file a row is
+COLUMNS = pa.schema([("time", pa.float64()), *((name, pa.int64()) for name in (*NUMBERS, "blocks"))])
+# what reading a damaged file raises: turned bytes of a footer may name columns and types that were never written
+DAMAGE = (OSError, pa.ArrowException, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def write_parquet(requests: Requests, path: str) -> None:
@@ -36,17 +41,25 @@ def write_parquet(requests: Requests, path: str) -> None:
     columns["ids"] = pa.LargeListArray.from_arrays(pa.array(requests.offsets), pa.array(ids))
     about = {
         "version": VERSION,
+        "requests": len(requests),
         "block_size": requests.block_size,
         "blocks": requests.blocks,
         "names": {name: list(values) for name, values in requests.names.items()},
         "notes": list(requests.notes),
     }
-    table = pa.table(columns).replace_schema_metadata({KEY: json.dumps(about).encode()})
+    said = json.dumps(about).encode()
+    table = pa.table(columns).replace_schema_metadata({KEY: said, SUM: _sum(said)})
     half = Path(f"{path}.{os.getpid()}.part")
     delta = {name: "DELTA_BINARY_PACKED" for name in (*NUMBERS, PLACE, "blocks", "ids.list.element")}
     try:
         pq.write_table(
-            table, half, row_group_size=ROWS, use_dictionary=False, compression="zstd", column_encoding=delta
+            table,
+            half,
+            row_group_size=ROWS,
+            use_dictionary=False,
+            compression="zstd",
+            column_encoding=delta,
+            write_page_checksum=True,
         )
         half.replace(path)
     except OSError as error:
@@ -82,9 +95,18 @@ def opened(path: str) -> pq.ParquetFile:
     """The Parquet file at a path or an address; UnreadableError where there is none."""
     try:
         system, inner = stored(path)
-        return pq.ParquetFile(inner, filesystem=system)
-    except (OSError, pa.ArrowException) as error:
+        return pq.ParquetFile(inner, filesystem=system, page_checksum_verification=True)
+    except DAMAGE as error:
         raise UnreadableError(f"cannot be read as Parquet ({str(error)[:80]})", where=path) from None
+
+
+@contextmanager
+def _sound(path: str) -> Iterator[None]:
+    """Around what reads from an open file: an UnreadableError where that finds it damaged."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise UnreadableError(f"is damaged ({str(error)[:80]})", where=path) from None
 
 
 def is_canonical(path: str) -> bool:
@@ -123,8 +145,7 @@ def read_parquet(*paths: str) -> Requests:
 
 def read_files(paths: Sequence[str], *, ids: bool = True) -> Files:
     """The requests of several files; all but their ids where `ids` is False."""
-    found = [(path, opened(path)) for path in paths]
-    about = [_about(file, path) for path, file in found]
+    files, about, columns = zip(*map(_read, paths), strict=True)
     sizes = {one["block_size"] for one in about}
     if len(sizes) > 1:
         raise InputError(
@@ -132,15 +153,15 @@ def read_files(paths: Sequence[str], *, ids: bool = True) -> Files:
             hint="replay them one at a time",
         )
     scope = _before([one["blocks"] for one in about])
-    columns = [file.read(["blocks", "time", *NUMBERS]) for _, file in found]
     names, numbers = _named(paths, about, columns)
     counts = np.concatenate([table["blocks"].to_numpy() for table in columns])
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
     whole = np.empty(int(offsets[-1]) if ids else 0, dtype=whole_number(scope[-1]))
     if ids:
         at = 0
-        for (_, file), shift in zip(found, scope, strict=False):
-            at = _fill(whole, at, file, shift)
+        for path, file, shift in zip(paths, files, scope, strict=False):
+            with _sound(path):
+                at = _fill(whole, at, file, shift)
     notes = [note for one in about for note in one["notes"]]
     if len(paths) > 1:
         notes.append(f"{len(paths):,} files: ids are local to a file, so each is a tenant and shares nothing")
@@ -160,8 +181,23 @@ def read_files(paths: Sequence[str], *, ids: bool = True) -> Files:
     )
 
 
+def _read(path: str) -> tuple[pq.ParquetFile, dict[str, Any], pa.Table]:
+    """A converted file, what it says about itself, and its columns but the ids."""
+    file = opened(path)
+    with _sound(path):
+        about = _about(file, path)
+        table = file.read(COLUMNS.names).select(COLUMNS.names).cast(COLUMNS)
+        if table.num_rows != about.get("requests", table.num_rows):
+            raise ValueError(f"{table.num_rows:,} requests of {about['requests']:,}")
+    return file, about, table
+
+
 def _about(file: pq.ParquetFile, path: str) -> dict[str, Any]:
-    about: dict[str, Any] = json.loads((file.schema_arrow.metadata or {}).get(KEY, b"{}"))
+    metadata = file.schema_arrow.metadata or {}
+    said = metadata.get(KEY, b"{}")
+    if metadata.get(SUM, _sum(said)) != _sum(said):
+        raise ValueError("what it says about itself has another checksum")
+    about: dict[str, Any] = json.loads(said)
     if about.get("version") != VERSION:
         raise InputError(
             "Parquet of another kind, expected a file that `kvtally replay convert` wrote",
@@ -169,6 +205,10 @@ def _about(file: pq.ParquetFile, path: str) -> dict[str, Any]:
             hint="convert the trace itself: kvtally replay convert TRACE… --to FILE.parquet",
         )
     return about
+
+
+def _sum(said: bytes) -> bytes:
+    return f"{zlib.crc32(said):08x}".encode()
 
 
 def _before(counts: Sequence[int]) -> tuple[int, ...]:
@@ -189,7 +229,7 @@ def _fill(whole: Ids, at: int, file: pq.ParquetFile, shift: int) -> int:
 
 
 def _named(
-    paths: Sequence[str], about: list[dict[str, Any]], columns: list[pa.Table]
+    paths: Sequence[str], about: Sequence[dict[str, Any]], columns: Sequence[pa.Table]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, NDArray[Any]]]:
     """Names, and columns of numbers. A model is the same in all files; a session or tenant is of its file alone."""
     numbers = {name: np.concatenate([table[name].to_numpy() for table in columns]) for name in PER_REQUEST}

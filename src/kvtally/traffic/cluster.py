@@ -49,7 +49,7 @@ def replay_on_ray(
     Ray Data reads the Parquet files, brings the requests of each cache together, and replays each cache in a task;
     a task that dies is run again. This process holds all columns but the ids. `domains` says, from those, which
     cache each request goes to. The cluster is the one that RAY_ADDRESS names, or one started on this machine; it
-    must see the files under the same addresses, and have kvtally installed.
+    must see the files under the same addresses, and have kvtally installed. Ray Data verifies no checksums of pages.
     """
     if find_spec("ray") is None or find_spec("pandas") is None:
         raise MissingExtraError("`--engine ray` needs Ray Data", hint="pip install 'kvtally[traffic,ray]'")

@@ -116,6 +116,8 @@ def _gathered(files: list[str], asked: _Asked, bad: Bad, progress: Progress | No
                     columns.add(row, scope)
             except KvtallyError as error:
                 bad.met(error.at(where))
+            except RecursionError:
+                bad.met(InputError("JSON nested too deep, expected a request", where=where))
     notes = asked.notes(form, bad)
     if not columns.time and notes:
         raise InputError(f"no requests, expected at least one ({notes[0]})")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from kvtally.core.errors import InputError, UnreadableError
 from kvtally.traffic.chain import PieceChain
+from kvtally.traffic.read_lines import Bad, records
 from kvtally.traffic.rows import Row, ids, integer, text
 from kvtally.traffic.times import seconds
 
@@ -165,7 +165,9 @@ class RagPulse:
         if self.chain is None:
             self.chain = PieceChain(block_size=block_size or RAGPULSE)
             self.lengths = {group: _lengths(self.folder / file, key) for group, file, key in PIECES}
-        groups = record["hash_ids"]
+        groups = record.get("hash_ids")
+        if not isinstance(groups, dict):
+            raise InputError(f"`hash_ids` is {groups!r:.60}, expected groups of ids")
         pieces = [(one, self._length(group, one)) for group, _, _ in PIECES for one in ids(groups, group)]
         firsts, counts = self.chain.path(pieces)
         yield Row(
@@ -187,9 +189,15 @@ class RagPulse:
 
 def _lengths(path: Path, key: str) -> dict[int, int]:
     try:
-        written = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise UnreadableError(
-            f"cannot be read: {error.strerror}", where=str(path), hint="RAGPulse keeps lengths beside the trace"
-        ) from None
-    return {record[key]: record["token_length"] for record in map(json.loads, filter(str.strip, written))}
+        return dict(_length(where, record, key) for where, record in records(str(path), Bad()))
+    except UnreadableError as error:
+        hint = error.hint or "RAGPulse keeps lengths beside the trace"
+        raise UnreadableError(error.problem, where=error.where, hint=hint) from None
+
+
+def _length(where: str, record: Record, key: str) -> tuple[int, int]:
+    """A piece and its tokens."""
+    try:
+        return integer(record, key), integer(record, "token_length")
+    except InputError as error:
+        raise error.at(where) from None

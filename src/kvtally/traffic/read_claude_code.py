@@ -55,6 +55,8 @@ class ClaudeCode:
         if not isinstance(usage, dict):
             raise InputError(f"`usage` is {usage!r:.60}, expected token counts")
         name = text(record, "requestId") or text(message, "id") or text(record, "uuid")
+        if not name:
+            raise InputError("a request without `requestId`, `id` or `uuid`, expected one of them")
         if name in self.seen:
             return
         self.seen.add(name)

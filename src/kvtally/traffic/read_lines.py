@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from kvtally.traffic.canonical import files_at
 LONGEST = 256 * 2**20  # bytes of a line, or of a document
 STDIN = "-"
 EVERY = 1 << 16  # bytes between two reports of progress, and read at a time where they are passed over
+DAMAGE = (EOFError, OSError, zlib.error)  # what reading a damaged file raises
 PICKLES = (".pkl", ".pickle")
 
 Progress = Callable[[str, int, int], None]  # file, how much of it is read, of how much (0: not known)
@@ -45,18 +47,24 @@ def expand(patterns: Iterable[str]) -> list[str]:
     """The files that patterns name, each pattern's in order of name; `-` is stdin; a folder stands for its files."""
     files: list[str] = []
     for pattern in patterns:
-        if pattern == STDIN:
-            found = [pattern]
-        elif "://" in pattern:
-            found = files_at(pattern)
-        elif Path(pattern).is_dir():
-            found = sorted(str(path) for path in Path(pattern).iterdir() if path.is_file())
-        else:
-            found = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
+        try:
+            found = _named(pattern)
+        except OSError as error:
+            raise UnreadableError(f"cannot be read: {error.strerror}", where=pattern) from None
         if not found:
             raise UnreadableError("no such file, expected a trace", where=pattern)
         files += found
     return files
+
+
+def _named(pattern: str) -> list[str]:
+    if pattern == STDIN:
+        return [pattern]
+    if "://" in pattern:
+        return files_at(pattern)
+    if Path(pattern).is_dir():
+        return sorted(str(path) for path in Path(pattern).iterdir() if path.is_file())
+    return [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
 
 
 def bare_name(path: str) -> str:
@@ -156,7 +164,7 @@ def _line(stream: BinaryIO, path: str, number: int, bad: Bad) -> bytes:
         while line and not line.endswith(b"\n"):
             line = stream.readline(EVERY)
         return b"\n"
-    except (EOFError, OSError) as error:
+    except DAMAGE as error:
         raise _damaged(error, f"{path}:{number}") from None
 
 
@@ -193,6 +201,6 @@ def _document(path: str) -> list[object] | None:
             return document if isinstance(document, list) else [document]
     except (ValueError, RecursionError):
         return None
-    except (EOFError, OSError) as error:
+    except DAMAGE as error:
         raise _damaged(error, path) from None
     return None

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-
 from kvtally.core.errors import UnreadableError
-from kvtally.traffic.canonical import opened
+from kvtally.traffic.canonical import DAMAGE, opened
 from kvtally.traffic.read_lines import Progress
 
 ROWS = 256  # turned into Python objects at a time
@@ -24,5 +22,5 @@ def rows(path: str, progress: Progress | None = None) -> Iterator[tuple[str, dic
             for row in batch.to_pylist():
                 n += 1
                 yield f"{path}: row {n}", {name: value for name, value in row.items() if value is not None}
-    except (OSError, pa.ArrowException) as error:
+    except DAMAGE as error:
         raise UnreadableError(f"is damaged after row {n} ({str(error)[:80]})", where=path) from None

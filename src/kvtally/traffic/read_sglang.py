@@ -26,7 +26,7 @@ LEFT = "lines of a log that finish no request"
 def calls(record: Record, left_out: Counter[str]) -> Iterator[Record]:
     """A chat or token ids for a `Finish:` line; every other line is none of a request."""
     line = record.get(LINE)
-    if line is None:
+    if not isinstance(line, str):
         yield from _of_json(record)
     elif "Finish:" in line:
         asked, _, answered = line.partition(", out={")
@@ -35,7 +35,7 @@ def calls(record: Record, left_out: Counter[str]) -> Iterator[Record]:
         yield {
             **_prompt(asked),
             "timestamp": times[1] if times else None,
-            "output_length": int(made[1]) if made else 0,
+            "output_length": made[1] if made else 0,
         }
     else:
         left_out[LEFT] += 1
@@ -49,7 +49,10 @@ def _prompt(asked: str) -> Record:
         except ValueError:
             raise InputError(f"`input_ids` is [{found[1]:.60}, expected integers") from None
     if said and CUT not in said[1]:
-        return {"prompt": literal_eval(said[1])}
+        try:
+            return {"prompt": literal_eval(said[1])}
+        except (SyntaxError, ValueError):
+            raise InputError(f"`text` is {said[1]:.60}, expected text as Python writes it") from None
     raise InputError("a finished request without its whole prompt, expected input_ids=[…]", hint=WHOLE)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from kvtally.core.errors import InputError
 from kvtally.traffic.read_text import unpacked
+from kvtally.traffic.times import finite
 
 Record = dict[str, Any]
 COLUMN = "attributes."  # before an attribute's name, where spans are rows of a table
@@ -46,13 +47,13 @@ def calls(record: Record, left_out: Counter[str]) -> Iterator[Record]:
         chat = {name: next((values[n] for n in names if n in values), None) for name, names in FIELDS.items()}
         chat["tools"] = values.get("gen_ai.tool.definitions") or _indexed(values, "llm.tools")
         chat["messages"] = messages
-        nanoseconds = next((span[name] for name in NANOSECONDS if span.get(name)), None)
-        if nanoseconds is None:
+        named = next((name for name in NANOSECONDS if span.get(name)), None)
+        if named is None:
             yield {**{name: span[name] for name in ("timestamp", "startTime", "start_time") if name in span}, **chat}
-        elif str(nanoseconds).isdecimal():
-            yield {"timestamp": int(nanoseconds) / 1e9, **chat}
+        elif (nanoseconds := finite(span[named])) >= 0:
+            yield {"timestamp": nanoseconds / 1e9, **chat}
         else:
-            raise InputError(f"`{NANOSECONDS[0]}` is {nanoseconds!r:.60}, expected nanoseconds since the epoch")
+            raise InputError(f"`{named}` is {span[named]!r:.60}, expected nanoseconds since the epoch")
 
 
 def _messages(values: Record) -> object:
@@ -66,11 +67,11 @@ def _messages(values: Record) -> object:
 
 def _indexed(values: Record, prefix: str) -> list[Record] | None:
     """Messages written as `prefix.0.message.role`, `prefix.0.message.content`, …, in order."""
-    groups: defaultdict[int, Record] = defaultdict(dict)
+    groups: defaultdict[tuple[int, str], Record] = defaultdict(dict)  # longer numbers are larger
     for name, value in values.items():
         number, _, rest = name.removeprefix(f"{prefix}.").partition(".")
         if name.startswith(f"{prefix}.") and number.isdecimal():
-            groups[int(number)][rest.removeprefix("message.")] = value
+            groups[len(number), number][rest.removeprefix("message.")] = value
     return [groups[n] for n in sorted(groups)] or None
 
 
@@ -79,11 +80,13 @@ def _spans(record: Record) -> Iterator[Record]:
         yield record
         return
     try:
-        yield from [
-            s for resource in record["resourceSpans"] for scope in resource["scopeSpans"] for s in scope["spans"]
-        ]
+        spans = [s for resource in record["resourceSpans"] for scope in resource["scopeSpans"] for s in scope["spans"]]
     except (KeyError, TypeError):
         raise InputError("`resourceSpans` without `scopeSpans` and `spans` in it, expected an OTLP export") from None
+    for span in spans:
+        if not isinstance(span, dict):
+            raise InputError(f"`spans` holds {span!r:.60}, expected JSON objects")
+        yield span
 
 
 def _attributes(span: Record) -> Record:
@@ -92,7 +95,7 @@ def _attributes(span: Record) -> Record:
     columns = {name.removeprefix(COLUMN): one for name, one in span.items() if name.startswith(COLUMN)}
     if isinstance(found, list):
         try:
-            found = {one["key"]: _otlp(one["value"]) for one in found}
+            found = {str(one["key"]): _otlp(one["value"]) for one in found}
         except (KeyError, TypeError, AttributeError):
             raise InputError(f"`attributes` is {found!r:.60}, expected keys and values") from None
     whole = {**columns, **(found if isinstance(found, dict) else {})}

@@ -23,6 +23,7 @@ SAID = ("messages", "input", "prompt")
 FIRST = ("tools", "system", "instructions")  # before the messages, in this order
 OUT = ("output_length", "completion_tokens", "output_tokens")
 NOTE = "messages are joined as role, newline, content: what a chat template adds around them is not counted"
+DIGITS = 19  # of an integer that is written as text, at most
 REDACTED = "redacted-by-litellm"
 
 
@@ -69,15 +70,11 @@ class Text:
             path = self.chain.path(tokens)
         except (OverflowError, TypeError):
             raise InputError("a token id is negative or too large, expected 64-bit integers") from None
-        usage = record.get("usage")
-        made = {**record, **(usage if isinstance(usage, dict) else {})}
-        out = next((n for n in OUT if made.get(n) is not None), OUT[0])
-        written = str(made.get(out))
         return Row(
             firsts=path,
             block_size=self.chain.block_size,
             input_tokens=len(tokens),
-            output_tokens=int(written) if written.isdecimal() else integer(made, out, 0),
+            output_tokens=_made(record),
             time=when(record),
             session=text(record, "session_id", "sessionId", "conversation_id", "trace_id"),
             model=text(record, "model"),
@@ -100,6 +97,17 @@ class Text:
         except UnicodeEncodeError:
             raise InputError(f"text with half a character in it (a lone surrogate): {piece!a:.60}") from None
         return array("Q", self.tokenizer.encode(piece, add_special_tokens=False).ids)
+
+
+def _made(record: Record) -> int:
+    """Tokens of the answer, at the top or under `usage`; OTLP writes integers as text."""
+    usage = record.get("usage")
+    made = {**record, **(usage if isinstance(usage, dict) else {})}
+    out = next((n for n in OUT if made.get(n) is not None), OUT[0])
+    written = made.get(out)
+    if isinstance(written, str) and written.isdecimal() and len(written) <= DIGITS:
+        made[out] = int(written)
+    return integer(made, out, 0)
 
 
 def _pieces(asked: Record) -> list[str]:

@@ -72,7 +72,7 @@ class Columns:
     )
     time: list[float | None] = field(default_factory=list)
     known: dict[str, dict[str, int]] = field(default_factory=lambda: {n: {} for n in ("session", "model", "tenant")})
-    foreign: dict[int, int] = field(default_factory=dict)
+    foreign: dict[tuple[int, int], int] = field(default_factory=dict)
     block_size: int | None = None
     blocks: int = 0  # one more than the largest id so far
 
@@ -84,13 +84,17 @@ class Columns:
                 f"blocks of {row.block_size:,} tokens after blocks of {self.block_size:,}, expected one size",
                 hint="replay them one at a time",
             )
-        firsts = row.firsts
-        if firsts and (min(firsts) < 0 or max(firsts) >= SMALLEST_FOREIGN):
-            firsts = [i if 0 <= i < SMALLEST_FOREIGN else self._number(i) for i in firsts]
-        counts = [1] * len(firsts) if row.counts is None else row.counts
-        self.firsts.extend([i + scope for i in firsts] if scope else firsts)
+        firsts, counts = row.firsts, row.counts or [1] * len(row.firsts)
+        end = scope + max(map(add, firsts, counts), default=0)
+        if end > SMALLEST_FOREIGN or min(firsts, default=0) < 0:
+            each = [first + k for first, count in zip(firsts, counts, strict=True) for k in range(count)]
+            firsts, counts = [self._placed(i, scope) for i in each], [1] * len(each)
+            end = max([scope, *firsts]) + 1
+        elif scope:
+            firsts = [i + scope for i in firsts]
+        self.firsts.extend(firsts)
         self.counts.extend(counts)
-        self.blocks = max(self.blocks, scope + max(map(add, firsts, counts), default=0))
+        self.blocks = max(self.blocks, end)
         self.runs.append(len(firsts))
         self.time.append(row.time)
         self.numbers["input"].append(row.input_tokens)
@@ -98,8 +102,11 @@ class Columns:
         for name, value in (("session", row.session), ("model", row.model), ("tenant", row.tenant)):
             self.numbers[name].append(self.known[name].setdefault(value, len(self.known[name])))
 
-    def _number(self, foreign: int) -> int:
-        return -1 - self.foreign.setdefault(foreign, len(self.foreign))
+    def _placed(self, i: int, scope: int) -> int:
+        """An id in the whole trace: a foreign one is numbered from -1 down, and is the same in its scope alone."""
+        if 0 <= i < SMALLEST_FOREIGN - scope:
+            return i + scope
+        return -1 - self.foreign.setdefault((scope, i), len(self.foreign))
 
     def requests(self, notes: Iterable[str] = (), *, sides: bool = False) -> Requests:
         """The record, in order of time. `sides`: files run side by side, so that sorting needs no note."""

@@ -85,12 +85,8 @@ class Runs:
         """Hit blocks over all requests in a cache of 0, 1, 2 … blocks; the last value holds for all larger ones."""
         return _curve(_from_prefix(self.within(ttl), min_prefix))
 
-    def token_curve(self, *, ttl: float | None = None, min_prefix: int = 0) -> Ints:
-        """Tokens not computed over all requests in a cache of 0, 1, 2 … blocks, the last token of a prompt left out."""
-        return self.curves(ttl=ttl, min_prefix=min_prefix)[1]
-
     def curves(self, *, ttl: float | None = None, min_prefix: int = 0) -> tuple[Ints, Ints]:
-        """`curve` and `token_curve`, in little more than the time of one."""
+        """`curve`, and the same of tokens that need not be computed: the last of a prompt always is."""
         kept = _from_prefix(self.within(ttl), min_prefix)
         size, hits = self.requests.block_size, _curve(kept)
         ends = (kept.depth + kept.length).astype(np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from math import isfinite, nan
+from math import isfinite, isnan, nan
 from typing import Any
 
 from kvtally.core.errors import InputError
@@ -23,11 +23,8 @@ def seconds(record: dict[str, Any], name: str = "timestamp", unit: float = 1.0) 
         return None
     if isinstance(value, datetime):
         return _since_epoch(value)
-    try:
-        found = float(value) * unit
-    except (TypeError, ValueError):
-        found = nan
-    if not isfinite(found):
+    found = finite(value) * unit
+    if isnan(found):
         raise InputError(f"`{name}` is {value!r:.60}, expected a number")
     return found
 
@@ -41,16 +38,22 @@ def when(record: dict[str, Any]) -> float | None:
     value = next((record[name] for name in TIMES if record.get(name) is not None), None)
     if value is None:
         return None
+    found = _since_epoch(value) if isinstance(value, datetime) else finite(value)
+    if not isnan(found):
+        return found / 1000 if found > MILLISECONDS else found
     try:
-        number = _since_epoch(value) if isinstance(value, datetime) else float(value)
-    except (TypeError, ValueError):
-        try:
-            return _since_epoch(datetime.fromisoformat(str(value)))
-        except ValueError:
-            number = nan
-    if not isfinite(number):
-        raise InputError(f"the time is {value!r:.60}, expected seconds or ISO 8601")
-    return number / 1000 if number > MILLISECONDS else number
+        return _since_epoch(datetime.fromisoformat(str(value)))
+    except ValueError:
+        raise InputError(f"the time is {value!r:.60}, expected seconds or ISO 8601") from None
+
+
+def finite(value: Any) -> float:
+    """A finite number, also from text; nan of all else: true is none, and 10^400 is too large."""
+    try:
+        found = nan if isinstance(value, bool) else float(value)
+    except (OverflowError, TypeError, ValueError):
+        return nan
+    return found if isfinite(found) else nan
 
 
 def _since_epoch(moment: datetime) -> float:

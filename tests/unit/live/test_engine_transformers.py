@@ -9,7 +9,7 @@ import torch
 from transformers import StaticCache
 
 from kvtally.live.harness import build
-from kvtally.live.size_measured import measure
+from kvtally.live.size_measured import measured_cache
 from kvtally.pure.config import read_config
 from kvtally.pure.engines import reserved
 
@@ -52,7 +52,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 def test_dynamic(name: str, tokens: int) -> None:
     """Layer by layer; states have the type that the model itself gives them, so both are asked."""
     config = CONFIGS[name]
-    found = measure(config, tokens)
+    found = measured_cache(config, tokens)
     assert found.agree
     bytes_by_layer = [layer.bytes for layer in found.layers]
     said = []

@@ -259,8 +259,6 @@ def test_what_cannot_be_rounded_is_said() -> None:
         round_cache(tiny("musicgen"), [1, 2], dtype="bf16")
     with pytest.raises(InputError, match="`ids` reach from 1 to 999,999, expected 0 to"):
         round_cache(llama, [1, 999_999], dtype="bf16")
-    with pytest.raises(InputError, match="`ids` has 1 tokens"):
-        round_cache(llama, [1], dtype="bf16")
     with pytest.raises(InputError, match="is a dict, expected a transformers model"):
         round_cache({}, [1, 2], dtype="bf16")
     with pytest.raises(InputError, match="no type is given"):

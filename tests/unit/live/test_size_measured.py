@@ -10,7 +10,7 @@ import pytest
 from kvtally.core.errors import InputError
 from kvtally.frontends.cli import main
 from kvtally.live import size_measured
-from kvtally.live.size_measured import measure
+from kvtally.live.size_measured import measured_cache
 from kvtally.pure.config import read_config
 from kvtally.pure.size import size
 
@@ -48,7 +48,7 @@ MAMBA2 = {
 @pytest.mark.parametrize(("dtype", "each"), [("bf16", 2), ("fp16", 2), ("fp32", 4)])
 @pytest.mark.parametrize("tokens", [1, 7, 200])
 def test_a_real_cache_has_the_bytes_that_are_held(dtype: str, each: int, tokens: int) -> None:
-    found = measure(LLAMA, tokens, dtype=dtype)
+    found = measured_cache(LLAMA, tokens, dtype=dtype)
     assert found.agree
     assert not found.deviations
     assert found.bytes == size(read_config(LLAMA), tokens, dtype=dtype).bytes_held == 3 * 2 * tokens * 16 * each
@@ -63,14 +63,14 @@ def test_a_real_cache_has_the_bytes_that_are_held(dtype: str, each: int, tokens:
     ],
 )
 def test_known_deviations_are_named(config: dict[str, Any], tokens: int, deviations: dict[str, int], more: int) -> None:
-    found = measure(config, tokens)
+    found = measured_cache(config, tokens)
     assert found.agree
     assert found.deviations == deviations
     assert found.bytes - size(read_config(config), tokens).bytes_held == more
 
 
 def test_a_recurrent_layer_keeps_a_tap_more() -> None:
-    found = measure(MAMBA2, 9)
+    found = measured_cache(MAMBA2, 9)
     assert found.agree
     assert found.deviations == {"k taps": 2}
 
@@ -82,7 +82,7 @@ def test_a_layer_that_differs_is_named_and_the_answer_is_1(
     one = replace(decoder.layers[1], mixer=replace(decoder.layers[1].mixer, head_dim=9))  # type: ignore[type-var]
     sick = replace(decoder, layers=(decoder.layers[0], one, decoder.layers[2]))
     monkeypatch.setattr(size_measured, "read_config", lambda *_, **__: sick)
-    found = measure(LLAMA, 10)
+    found = measured_cache(LLAMA, 10)
     assert [layer.layer for layer in found.wrong] == [1]
     assert str(found) == ("measured: 1 of 3 layers differ\n  layer 1: 360 elements expected, 320 in the cache")
     import json
@@ -94,4 +94,4 @@ def test_a_layer_that_differs_is_named_and_the_answer_is_1(
 
 def test_a_quantised_cache_is_not_measured() -> None:
     with pytest.raises(InputError, match="`dtype` is 'fp8', expected one that a cache of transformers has as it is"):
-        measure(LLAMA, 3, dtype="fp8")
+        measured_cache(LLAMA, 3, dtype="fp8")

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from kvtally.core.errors import KvtallyError, UnreadableError
+from kvtally.core.errors import KvtallyError
+from kvtally.frontends.output import complain, say, writable, write_whole
 
 
 @click.command()
 @click.option("--model", metavar="MODEL", help="The decoder it opens with: as in `kvtally count MODEL`.")
-@click.option("--out", metavar="FILE", help="The file to write [a temporary one].")
+@click.option("--out", metavar="FILE", callback=writable, help="The file to write [a temporary one].")
 @click.option("--no-open", is_flag=True, help="Write it, and open no browser.")
 def explore(model: str | None, out: str | None, no_open: bool) -> int:
     """Write the page that shows what a cache saves, and open it.
@@ -27,14 +28,9 @@ def explore(model: str | None, out: str | None, no_open: bool) -> int:
         text = html(model)
     except KvtallyError as error:
         raise error.at("explore") from None
-    path = Path(out) if out else Path(tempfile.mkdtemp(prefix="kvtally-")) / "explore.html"
-    try:
-        path.write_text(text, encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UnreadableError(
-            f"cannot be written: {error.strerror}", where=str(path), hint="choose another file for --out"
-        ) from None
-    click.echo(path)
+    path = Path(tempfile.mkdtemp(prefix="kvtally-")) / "explore.html" if out is None else Path(out)
+    write_whole(path, text, "--out")
+    say(str(path))
     if not no_open and not webbrowser.open(path.resolve().as_uri()):
-        click.echo("no browser was found: open the file yourself", err=True)
+        complain("no browser was found: open the file yourself")
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import sys
@@ -13,12 +12,15 @@ from typing import Any
 
 import click
 
-from kvtally.core.errors import InputError, KvtallyError, require_int, require_one_of
+from kvtally.core.errors import InputError, KvtallyError, require_one_of
 from kvtally.frontends.as_json import as_json
 from kvtally.frontends.lab import grader, place, show
 from kvtally.frontends.lab.grader import Report
 from kvtally.frontends.lab.hints import HINTS
 from kvtally.frontends.lab.steps import STEPS, Step, seed_from
+from kvtally.frontends.options import integer
+from kvtally.frontends.output import complain, say, say_help
+from kvtally.frontends.render import coloured
 
 INTRODUCTION = """Build a KV cache yourself, step by step, and count what it saves.
 
@@ -35,7 +37,7 @@ POLL = 0.2  # seconds between two looks at the file
 def lab(context: click.Context) -> None:
     """The lesson; the verbs are commands of their own."""
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        say(context.get_help())
 
 
 @lab.command()
@@ -44,9 +46,9 @@ def start(folder: Path) -> None:
     """Write kv.py and LESSON.md into DIR and remember the place."""
     place.start(folder)
     here = folder == Path()
-    click.echo(f"{folder / 'kv.py'}: {len(STEPS)} functions to write, one step each")
-    click.echo(f"{folder / 'LESSON.md'}: what for\n")
-    click.echo(f"next: {'' if here else f'cd {folder}, '}read LESSON.md, then kvtally lab check")
+    say(f"{folder / 'kv.py'}: {len(STEPS)} functions to write, one step each")
+    say(f"{folder / 'LESSON.md'}: what for\n")
+    say(f"next: {'' if here else f'cd {folder}, '}read LESSON.md, then kvtally lab check")
 
 
 _FILE = click.argument("file", default="kv.py", type=click.Path(path_type=Path))
@@ -83,9 +85,8 @@ def check(
             python=_python(python),
         )  # fmt: skip
         _remember(file, report)
-        coloured = sys.stdout.isatty() and not _no_colour()
         printers = {"json": _as_json, "junit": show.junit}
-        click.echo(printers[form](report) if form in printers else show.table(report, coloured=coloured))
+        say(printers[form](report) if form in printers else show.table(report, coloured=coloured()))
         return 0 if report.stopped is None else 1
 
     return _watched(file, once) if watch else once()
@@ -98,11 +99,11 @@ def hint(file: Path) -> None:
     here = place.read(file.parent)
     name = here.next
     if not name:
-        click.echo("Every step has passed: there is nothing left to hint at.")
+        say("Every step has passed: there is nothing left to hint at.")
         return
     hints, seen = HINTS[name], here.hints.get(name, 0)
     now = min(seen + 1, len(hints))
-    click.echo("\n".join(show.wrapped(f"{name}, hint {now} of {len(hints)}: {hints[now - 1]}")))
+    say("\n".join(show.wrapped(f"{name}, hint {now} of {len(hints)}: {hints[now - 1]}")))
     place.write(file.parent, place.Place(passed=here.passed, hints={**here.hints, name: now}))
 
 
@@ -116,7 +117,7 @@ def show_(step: str, file: Path) -> None:
         raise InputError(
             f"step `{name}` has not passed, expected one that has", hint="kvtally lab hint says a little at a time"
         )
-    click.echo(place.solution(name))
+    say(place.solution(name))
 
 
 @lab.command()
@@ -127,10 +128,10 @@ def reset(folder: Path, yes: bool) -> None:
     if not yes and not sys.stdin.isatty():
         raise InputError("start over? There is no terminal to ask on", hint="say it with --yes")
     if not yes and not click.confirm(f"Start over in {folder}? Your kv.py is kept under another name."):
-        click.echo("nothing was changed")
+        say("nothing was changed")
         return
     kept = place.reset(folder)
-    click.echo(f"{folder / 'kv.py'} is new" + (f"; yours is {kept}" if kept else ""))
+    say(f"{folder / 'kv.py'} is new" + (f"; yours is {kept}" if kept else ""))
 
 
 @lab.command()
@@ -145,8 +146,11 @@ def report(file: Path, form: str, **seeds: str | None) -> int:
     require_one_of("--format", form, ("md", "json"))
     found = grader.check(place.learner_text(file), file=str(file), seed=_seed(**seeds), strict=True)
     _remember(file, found)
-    click.echo(_as_json(found) if form == "json" else show.record(found))
+    say(_as_json(found) if form == "json" else show.record(found))
     return 0 if found.stopped is None else 1
+
+
+say_help(lab)
 
 
 def _python(asked: str | None) -> str:
@@ -175,9 +179,9 @@ def _seed(seed: str | None, seed_from: str | None) -> int:
     if seed is None:
         return secrets.randbelow(1_000_000)
     try:
-        return require_int("--seed", int(seed), least=0, most=10**18)
-    except ValueError:
-        raise InputError(f"`--seed` is {seed!r}, expected a whole number", hint="--seed-from takes a name") from None
+        return integer("seed", seed, least=0, most=10**18)
+    except InputError as error:
+        raise InputError(error.problem, hint="--seed-from takes a name") from None
 
 
 def _of_name(name: str) -> int:
@@ -195,10 +199,6 @@ def _remember(file: Path, report: Report) -> None:
             place.write(file.parent, after)
 
 
-def _no_colour() -> bool:
-    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-
-
 def _watched(file: Path, once: Callable[[], int]) -> int:
     """Check, then again at every save, until interrupted."""
     place.learner_text(file)
@@ -206,13 +206,13 @@ def _watched(file: Path, once: Callable[[], int]) -> int:
     while True:
         now = _saved(file)
         if now not in (seen, None):
-            click.echo("" if seen is None else f"\n{'-' * show.WIDTH}")
+            say("" if seen is None else f"\n{'-' * show.WIDTH}")
             seen = now
             try:
                 once()
             except KvtallyError as error:  # what is saved next may be readable again
-                click.echo(str(error), err=True)
-            click.echo(f"\nwatching {file}; Ctrl-C ends it")
+                complain(str(error))
+            say(f"\nwatching {file}; Ctrl-C ends it")
         time.sleep(POLL)
 
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kvtally.core.errors import InputError, UnreadableError
 from kvtally.frontends.lab.steps import STEPS
+from kvtally.frontends.output import naming, whole, write_whole
 
 HERE = Path(__file__).parent
 STATE = ".kvtally-lab.json"
+FILES = {  # what a lesson begins with, and what to do where it is there already
+    "kv.py": "go on with `kvtally lab check {}`, or start over with `kvtally lab reset`",
+    "LESSON.md": "move it away, or start in another folder",
+}
 NAMES = frozenset(step.name for step in STEPS)
 
 
@@ -35,31 +42,41 @@ class Place:
 
 
 def start(folder: Path) -> None:
-    """Write kv.py, LESSON.md and the place; InputError where kv.py is there already."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "kv.py").open("x", encoding="utf-8") as file:
-            file.write(text_of("kv.py"))
-        (folder / "LESSON.md").write_text(text_of("LESSON.md"), encoding="utf-8")
-        write(folder, Place())
-    except FileExistsError:
-        raise InputError(
-            f"{folder / 'kv.py'} is there already, and it is not overwritten",
-            hint=f"go on with `kvtally lab check {folder / 'kv.py'}`, or start over with `kvtally lab reset`",
-        ) from None
-    except OSError as error:
-        raise UnreadableError(f"{folder} cannot be written: {error.strerror}") from None
+    """Write kv.py, LESSON.md and the place; InputError where another file than the lesson's has one of the names."""
+    for name, hint in FILES.items():
+        if _another(folder / name):
+            problem = f"{folder / name} is there already, and it is not overwritten"
+            raise InputError(problem, hint=hint.format(folder / name))
+    _begin(folder)
 
 
 def reset(folder: Path) -> Path | None:
-    """Put the skeleton back in place of kv.py; the file that was there is kept under the name returned."""
-    own = folder / "kv.py"
-    kept = None
-    if own.exists():
-        kept = next(p for p in (folder / f"kv-before-reset-{n}.py" for n in range(1, 10_000)) if not p.exists())
-        own.rename(kept)
-    start(folder)
+    """Put the skeleton in place of kv.py and forget the steps; what was there is kept under the name returned."""
+    own, kept = folder / "kv.py", None
+    if _another(own):
+        kept = next(p for p in (folder / f"kv-before-reset-{n}.py" for n in range(1, 10_000)) if not os.path.lexists(p))
+        with whole(own) as new:
+            new.write_text(text_of("kv.py"), encoding="utf-8")
+            own.rename(kept)
+    _begin(folder)
     return kept
+
+
+def _another(path: Path) -> bool:
+    """Whether something is there that the lesson did not write, or that was changed since."""
+    try:
+        return path.read_bytes() != text_of(path.name).encode()
+    except OSError:
+        return os.path.lexists(path)
+
+
+def _begin(folder: Path) -> None:
+    with naming(folder), suppress(FileExistsError):
+        folder.mkdir(parents=True)
+    for name in FILES:
+        if not os.path.lexists(folder / name):
+            write_whole(folder / name, text_of(name))
+    write(folder, Place())
 
 
 def text_of(name: str) -> str:
@@ -89,30 +106,28 @@ def read(folder: Path) -> Place:
         raise UnreadableError(
             f"{folder}: no lesson was started here", hint="`kvtally lab start DIR` begins one; then work in DIR"
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UnreadableError(f"{path}: cannot be read: {error}", hint=f"delete {path} to forget the place") from None
     return _checked(path, data)
 
 
 def _checked(path: Path, data: Any) -> Place:
-    known = isinstance(data, dict) and isinstance(data.get("passed"), list) and isinstance(data.get("hints"), dict)
-    if not known or not {*data["passed"], *data["hints"]} <= NAMES:
-        raise UnreadableError(
-            f"{path}: not a place of this lesson, expected `passed` and `hints` by step",
-            hint=f"delete {path} to forget the place",
-        )
-    return Place(passed=tuple(data["passed"]), hints=data["hints"])
+    match data:
+        case {"passed": list(passed), "hints": dict(hints)} if (
+            all(isinstance(name, str) for name in passed)
+            and {*passed, *hints} <= NAMES
+            and all(type(seen) is int and seen >= 0 for seen in hints.values())
+        ):
+            return Place(passed=tuple(passed), hints=hints)
+    raise UnreadableError(
+        f"{path}: not a place of this lesson, expected `passed` and `hints` by step",
+        hint=f"delete {path} to forget the place",
+    )
 
 
 def write(folder: Path, place: Place) -> None:
     """Remember a place, in one move: a reader never meets half a file."""
-    path = folder / STATE
-    new = path.with_name(f"{STATE}.new")
-    try:
-        new.write_text(json.dumps(asdict(place), indent=1) + "\n", encoding="utf-8")
-        new.replace(path)
-    except OSError as error:
-        raise UnreadableError(f"{path}: cannot be written: {error.strerror}") from None
+    write_whole(folder / STATE, json.dumps(asdict(place), indent=1) + "\n")
 
 
 def solution(name: str) -> str:
