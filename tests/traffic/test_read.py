@@ -328,3 +328,9 @@ def test_no_hit_of_ragpulse_is_past_a_changed_piece() -> None:
         ceiling = sum(lengths[piece] for piece in path[:common])
         assert hits[r] == ceiling // 16, r
         seen.update(prefixes)
+
+
+def test_a_tokenizer_that_no_record_needs_is_said(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"token_ids": [1, 2, 3]}\n')
+    found = read([str(tmp_path / "t.jsonl")], block_size=2, tokenizer="tokenizer.json")
+    assert "no record holds text: the tokenizer was not used" in found.notes

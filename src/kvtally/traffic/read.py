@@ -100,6 +100,8 @@ class _Asked:
         notes += [f"left out: {n:,} {what}" for what, n in self.text.left_out.items() if n]
         if form == "claude-code" and self.text.tokenizer_file is not None:
             return [*notes, read_claude_code.NOTE_TEXT]
+        if self.text.tokenizer_file is not None and self.text.tokenizer is None:
+            notes.append("no record holds text: the tokenizer was not used")
         return [*notes, *([NOTES[form]] if form in NOTES else [])]
 
 
