@@ -1,12 +1,14 @@
 """What is read of every architecture, pinned: a change of the readers names the architectures it changes.
 
-`python tests/zoo/test_read_pinned.py` pins what is read now; `kvtally facts NAME` shows what a digest stands for.
+`PYTHONPATH=tests python tests/zoo/test_read_pinned.py` pins what is read now; `kvtally facts NAME` shows what a
+digest stands for.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,9 @@ from kvtally.live.zoo_shrink import shrunk
 from kvtally.live.zoo_sizes import SOURCE
 from kvtally.pure.config import read_facts
 from kvtally.pure.described import describe
+from property.test_every_field import ODD, others
 
+AGAIN = "see `kvtally facts`; run: PYTHONPATH=tests python tests/zoo/test_read_pinned.py"
 VARIANTS: dict[str, dict[str, Any]] = {
     "cohere2, layer_types and a pattern": {
         "model_type": "cohere2",
@@ -138,6 +142,25 @@ def _said(config: dict[str, Any]) -> str:
         return str(error)
 
 
+def changed(name: str) -> str:
+    """A digest of what each field of the tiny config leads to, changed alone, and each field of its parts."""
+    try:
+        config = shrunk(name).to_dict()
+    except Exception as error:  # whatever a config class makes of itself
+        return type(error).__name__
+    found = [_changes(config, lambda own: own)]
+    for part in ("text_config", "decoder", "per_layer_config"):
+        if isinstance(config.get(part), dict):
+            found.append(_changes(config[part], lambda own, part=part: config | {part: own}))
+    return digest("\n".join(found))
+
+
+def _changes(own: dict[str, Any], whole: Callable[[dict[str, Any]], dict[str, Any]]) -> str:
+    """What every field of `own` leads to, changed alone, in the config that `whole` makes of it."""
+    each = ((name, other) for name, value in own.items() for other in (*others(value), *ODD))
+    return "\n".join(f"{name} {other!r} {_said(whole(own | {name: other}))}" for name, other in each)
+
+
 def both(name: str) -> list[str]:
     """Of the class's defaults, and of the tiny config."""
     found = []
@@ -165,7 +188,12 @@ def test_fields_that_bear_on_each_other_read_as_they_did(name: str) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_an_architecture_reads_as_it_did(name: str) -> None:
-    assert both(name) == pinned()["read"][name], "see `kvtally facts`; run: python tests/zoo/test_read_pinned.py"
+    assert both(name) == pinned()["read"][name], AGAIN
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_changed_field_of_a_tiny_config_leads_to_what_it_did(name: str) -> None:
+    assert changed(name) == pinned()["changed"][name], AGAIN
 
 
 def lines(rows: dict[str, Any]) -> str:
@@ -175,5 +203,6 @@ def lines(rows: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     pins, variants = {n: both(n) for n in names()}, {n: variant(config) for n, config in VARIANTS.items()}
-    known = f'"transformers": "{transformers.__version__}", "variants": {lines(variants)}, "read": {lines(pins)}'
-    PINNED.write_text(f"{{{known}}}\n")
+    tables = {"variants": variants, "read": pins, "changed": {n: changed(n) for n in names()}}
+    known = ", ".join(f'"{name}": {lines(rows)}' for name, rows in tables.items())
+    PINNED.write_text(f'{{"transformers": "{transformers.__version__}", {known}}}\n')
