@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from kvtally.frontends.cli import main
 from kvtally.traffic import cluster
 from kvtally.traffic.canonical import write_parquet
 from kvtally.traffic.requests import Requests
+
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install 'kvtally[ray]'")
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +128,7 @@ def test_without_ray_one_line_says_what_to_install(
     assert capsys.readouterr().err == "`--engine ray` needs Ray Data\n\nhint: pip install 'kvtally[traffic,ray]'\n"
 
 
+@needs_ray
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -139,6 +143,7 @@ def test_what_a_cluster_cannot_answer_is_refused(
     assert capsys.readouterr().err.startswith(said)
 
 
+@needs_ray
 def test_traces_that_were_not_converted_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "t.jsonl"
     other.write_text('{"token_ids": [1, 2], "timestamp": 1}\n')
