@@ -22,11 +22,14 @@ from kvtally.core.errors import KvtallyError
 from kvtally.live.zoo import names
 from kvtally.live.zoo_shrink import shrunk
 from kvtally.live.zoo_sizes import SOURCE
+from kvtally.pure import catalogue
 from kvtally.pure.config import read_facts
 from kvtally.pure.described import describe
+from kvtally.pure.model import find_config
 from property.test_every_field import ODD, others
 
 AGAIN = "see `kvtally facts`; run: PYTHONPATH=tests python tests/zoo/test_read_pinned.py"
+ALL_THERE = {"no_op": False, "replace_with_linear": False}
 VARIANTS: dict[str, dict[str, Any]] = {
     "cohere2, layer_types and a pattern": {
         "model_type": "cohere2",
@@ -110,9 +113,23 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "ffn_hidden_size": 70,
         "padded_vocab_size": 99,
     },
+    "nemotron-nas, blocks": {
+        "model_type": "nemotron-nas",
+        "hidden_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 6,
+        "vocab_size": 99,
+        "intermediate_size": None,
+        "num_key_value_heads": None,
+        "block_configs": [
+            {"attention": {"n_heads_in_group": 3, **ALL_THERE}, "ffn": {"ffn_mult": 2.0, **ALL_THERE}},
+            {"attention": {"n_heads_in_group": 4, **ALL_THERE}, "ffn": {"ffn_mult": 2.0, **ALL_THERE}},
+        ],
+    },
     "llama, a flag for a number": {"model_type": "llama", "num_hidden_layers": True},
     "gemma3n_text, a true share": {"model_type": "gemma3n_text", "activation_sparsity_pattern": [True] * 35},
 }
+PUBLISHED = {name: dict(find_config(name)[0]) for name in catalogue.names()} | VARIANTS
 PINNED = Path(__file__).parents[1] / "data" / "read_pinned.json"
 
 
@@ -181,6 +198,11 @@ def pinned() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_changed_field_of_a_published_config_leads_to_what_it_did(name: str) -> None:
+    assert digest(_changes(PUBLISHED[name], lambda own: own)) == pinned()["published"][name], AGAIN
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 def test_fields_that_bear_on_each_other_read_as_they_did(name: str) -> None:
     assert variant(VARIANTS[name]) == pinned()["variants"][name]
@@ -203,6 +225,7 @@ def lines(rows: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     pins, variants = {n: both(n) for n in names()}, {n: variant(config) for n, config in VARIANTS.items()}
-    tables = {"variants": variants, "read": pins, "changed": {n: changed(n) for n in names()}}
+    published = {n: digest(_changes(config, lambda own: own)) for n, config in PUBLISHED.items()}
+    tables = {"variants": variants, "published": published, "read": pins, "changed": {n: changed(n) for n in names()}}
     known = ", ".join(f'"{name}": {lines(rows)}' for name, rows in tables.items())
     PINNED.write_text(f'{{"transformers": "{transformers.__version__}", {known}}}\n')
