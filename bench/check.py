@@ -22,7 +22,7 @@ from kvtally.live.zoo_shrink import shrunk
 SMOLLM2 = Path(os.environ.get("KVTALLY_SMOLLM2", Path(__file__).parents[1] / ".cache" / "smollm2"))
 TOKENS = 64
 STEPS = sum(scenario.group == "steps" for scenario in SCENARIOS)
-TINY = ("llama", "gpt2", "mixtral")
+TINY = ("llama", "gpt2", "mixtral", "qwen3_next", "gemma3n_text")
 
 
 def generated(bench: Bench) -> None:
