@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvtally.core.agreement import LONGEST_RUN, PRECISIONS
 from kvtally.core.errors import InputError, require_one_of
 from kvtally.frontends.as_json import as_json
 from kvtally.frontends.options import integer, number, refuse
@@ -73,6 +72,8 @@ def _zoo(model: str | None, given: dict[str, Any]) -> int:
 
 def asked(name: str, given: dict[str, Any]) -> Report:
     """The report that was asked for: real weights with their tiny twin beside them where all scenarios are."""
+    from kvtally.core.agreement import LONGEST_RUN, PRECISIONS
+
     if given["dtype"] is not None:
         require_one_of("--dtype", given["dtype"], PRECISIONS)
     options: dict[str, Any] = {"scenarios": "all" if given["scenarios"] is None else given["scenarios"]}

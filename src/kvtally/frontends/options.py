@@ -13,7 +13,6 @@ from kvtally.core.span import KERNELS
 from kvtally.frontends.evidence import Evidence, executed, executed_small, traced
 from kvtally.frontends.question import Question
 from kvtally.frontends.sizes import Sizes
-from kvtally.pure.config_fields import MOST_LAYERS
 
 CHOICES = {
     "kernel": KERNELS,
@@ -114,6 +113,8 @@ def sized(model: str | None, given: Given, first: str) -> Decoder:
     for other, value in (("MODEL", model), ("--source", given["source"]), ("--absorbed", given["absorbed"])):
         if is_given(value):
             raise InputError(f"`{flag(first)}` and {other} are both given, expected one of them")
+    from kvtally.pure.config_fields import MOST_LAYERS
+
     most = {"layers": MOST_LAYERS}
     sizes = {
         name: integer(name, given[name], least=least, most=most.get(name, LONGEST))

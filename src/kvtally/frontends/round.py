@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvtally.core.agreement import LONGEST_RUN
 from kvtally.core.errors import InputError, UnreadableError, require_one_of
 from kvtally.frontends.as_json import as_json
 from kvtally.frontends.options import flag, integer, refuse
@@ -85,6 +84,7 @@ def _dial(model: str | None, given: dict[str, Any]) -> int:
 
 def _question(model: str | None, given: dict[str, Any]) -> RoundQuestion:
     """What was asked for; whatever is wrong with it is said before a model is loaded."""
+    from kvtally.core.agreement import LONGEST_RUN
     from kvtally.frontends.round_question import DTYPES, RoundQuestion
 
     if model is None:
