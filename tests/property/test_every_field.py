@@ -1,12 +1,13 @@
 """No field is silently ignored: changing one changes the decoder, is refused, or is a noted fact. Every family.
 
-What each change leads to is pinned as a digest of a family; `python tests/property/test_every_field.py` pins it anew.
+What each change leads to is pinned as a digest of a family;
+`PYTHONPATH=tests python tests/property/test_every_field.py` pins it anew.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kvtally.core.errors import InputError
 from kvtally.pure.config import FAMILIES, Fact, read_facts
 from kvtally.pure.config_fields import BEARS, HARMLESS, config_class
 from kvtally.pure.described import describe
+from pinned import digest
 
 PINNED = Path(__file__).parents[1] / "data" / "fields_pinned.json"
 ODD = (-1, 0, True, None, "nonsense", [1, 2], {"nonsense": 1})
@@ -137,9 +139,8 @@ def test_what_is_left_to_other_tests_is_not_read_from_defaults(family: str) -> N
         read({"model_type": family})
 
 
-def outcomes(bare: dict[str, Any], named: dict[str, Any]) -> str:
-    """A digest of what changing each of the fields named, alone, to other values and to odd ones leads to."""
-    said = hashlib.sha256()
+def outcomes(bare: dict[str, Any], named: dict[str, Any]) -> Iterator[str]:
+    """What changing each of the fields named, alone, to other values and to odd ones leads to."""
     for name, value in named.items():
         for other in (*others(value), *ODD):
             try:
@@ -147,8 +148,7 @@ def outcomes(bare: dict[str, Any], named: dict[str, Any]) -> str:
                 outcome = repr((describe(decoder), facts))
             except InputError as error:
                 outcome = str(error)
-            said.update(f"{name} {other!r} {outcome}\n".encode())
-    return said.hexdigest()[:12]
+            yield f"{name} {other!r} {outcome}"
 
 
 def fields(family: str) -> dict[str, Any]:
@@ -159,10 +159,12 @@ def fields(family: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family not in ELSEWHERE])
 def test_a_changed_field_leads_to_what_it_did(family: str) -> None:
-    found = outcomes(base(family), fields(family))
-    assert found == json.loads(PINNED.read_text())[family], "run: python tests/property/test_every_field.py"
+    found = digest(outcomes(base(family), fields(family)))
+    assert found == json.loads(PINNED.read_text())[family], (
+        "run: PYTHONPATH=tests python tests/property/test_every_field.py"
+    )
 
 
 if __name__ == "__main__":
-    pins = {name: outcomes(base(name), fields(name)) for name in FAMILIES if name not in ELSEWHERE}
+    pins = {name: digest(outcomes(base(name), fields(name))) for name in FAMILIES if name not in ELSEWHERE}
     PINNED.write_text(json.dumps(pins, indent=0) + "\n")

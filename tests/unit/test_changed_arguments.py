@@ -1,12 +1,11 @@
 """What each argument of a record or a function leads to, changed alone, pinned: its answer, or its refusal.
 
 Answers are checked elsewhere; here a change names what it changes.
-`python tests/unit/test_changed_arguments.py` pins them anew.
+`PYTHONPATH=tests python tests/unit/test_changed_arguments.py` pins them anew.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -47,6 +46,7 @@ from kvtally.pure.roofline import roofline
 from kvtally.pure.round_by_hand import BY_HAND, read_back
 from kvtally.pure.size import cache_types, size
 from kvtally.pure.size_terms import products
+from pinned import digest
 
 PINNED = Path(__file__).parents[1] / "data" / "arguments_pinned.json"
 ODD = (-1, 0, 1, 2, 7, 10**15, None, True, "nonsense", "q8_0", "fp32")
@@ -149,10 +149,6 @@ def of_lines(case: dict[str, Any]) -> Iterator[str]:
         yield from changes(lambda **k: explain_all(written, decoder, **k), case.get("options", {}))  # noqa: B023
 
 
-def digest(lines: Iterator[str]) -> str:
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
-
-
 def found(name: str) -> str:
     """The digest of a call, of a type read back by hand, or of a model."""
     if name in CALLS:
@@ -178,7 +174,9 @@ ALL = (*CALLS, *BY_HAND, *LINES, *BARE, "lesson", *(name for name in names() if 
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_changed_argument_leads_to_what_it_did(name: str) -> None:
-    assert found(name) == json.loads(PINNED.read_text())[name], "run: python tests/unit/test_changed_arguments.py"
+    assert found(name) == json.loads(PINNED.read_text())[name], (
+        "run: PYTHONPATH=tests python tests/unit/test_changed_arguments.py"
+    )
 
 
 if __name__ == "__main__":

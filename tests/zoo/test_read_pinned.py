@@ -6,9 +6,8 @@ digest stands for.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from kvtally.pure import catalogue
 from kvtally.pure.config import read_facts
 from kvtally.pure.described import describe
 from kvtally.pure.model import find_config
+from pinned import digest
 from property.test_every_field import ODD, others
 
 AGAIN = "see `kvtally facts`; run: PYTHONPATH=tests python tests/zoo/test_read_pinned.py"
@@ -136,7 +136,7 @@ PINNED = Path(__file__).parents[1] / "data" / "read_pinned.json"
 def variant(config: dict[str, Any]) -> str:
     """The refusal, or the digest."""
     try:
-        return digest(read(config))
+        return digest([read(config)])
     except KvtallyError as error:
         return str(error).splitlines()[0]
 
@@ -145,10 +145,6 @@ def read(config: dict[str, Any]) -> str:
     """The decoder and its facts."""
     decoder, facts = read_facts(config, source=SOURCE if config.get("is_encoder_decoder") else None)
     return repr((describe(decoder), facts))
-
-
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _said(config: dict[str, Any]) -> str:
@@ -165,17 +161,17 @@ def changed(name: str) -> str:
         config = shrunk(name).to_dict()
     except Exception as error:  # whatever a config class makes of itself
         return type(error).__name__
-    found = [_changes(config, lambda own: own)]
+    found = [*_changes(config, lambda own: own)]
     for part in ("text_config", "decoder", "per_layer_config"):
         if isinstance(config.get(part), dict):
-            found.append(_changes(config[part], lambda own, part=part: config | {part: own}))
-    return digest("\n".join(found))
+            found += _changes(config[part], lambda own, part=part: config | {part: own})
+    return digest(found)
 
 
-def _changes(own: dict[str, Any], whole: Callable[[dict[str, Any]], dict[str, Any]]) -> str:
+def _changes(own: dict[str, Any], whole: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[str]:
     """What every field of `own` leads to, changed alone, in the config that `whole` makes of it."""
     each = ((name, other) for name, value in own.items() for other in (*others(value), *ODD))
-    return "\n".join(f"{name} {other!r} {_said(whole(own | {name: other}))}" for name, other in each)
+    return (f"{name} {other!r} {_said(whole(own | {name: other}))}" for name, other in each)
 
 
 def both(name: str) -> list[str]:
@@ -187,7 +183,7 @@ def both(name: str) -> list[str]:
         except Exception as error:  # whatever a config class makes of itself
             found.append(type(error).__name__)
         else:
-            found.append(digest(_said(config)))
+            found.append(digest([_said(config)]))
     return found
 
 
