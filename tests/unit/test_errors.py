@@ -12,7 +12,6 @@ from kvtally.core.errors import UnreadableError, require_int, require_number, re
 from kvtally.core.latent_mixer import LatentAttention
 from kvtally.core.mixer import CrossAttention
 from kvtally.core.strided_span import StridedSpan
-from kvtally.core.tally import total
 from kvtally.pure.size import fits, longest
 
 
@@ -92,7 +91,6 @@ NAMED: list[tuple[str, Callable[[], object]]] = [
     ("shared_gate", lambda: Experts(num_experts=4, per_token=2, width=3, shared=5, shared_gate=-2)),
     ("shared_gate", lambda: Experts(num_experts=4, per_token=2, width=3, shared=5, shared_gate="a")),  # type: ignore[arg-type]
     ("shared_gate` is 2 without", lambda: Experts(num_experts=4, per_token=2, width=3, shared_gate=2)),
-    ("tallies", lambda: total([])),
     ("outside", lambda: Decoder(hidden_size=2, vocab_size=3, layers=(Layer(),), outside=((0, 2),))),
     ("head", lambda: Decoder(hidden_size=2, vocab_size=3, layers=(Layer(),), head=((2, 0),))),
 ]

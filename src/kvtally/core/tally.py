@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -281,15 +281,6 @@ def compare(left: Tally, right: Tally) -> Comparison:
             if a.get(k, 0) != b.get(k, 0)
         ]
     return Comparison(cells=cells, differences=tuple(differences), left=left.road, right=right.road)
-
-
-def total(tallies: Iterable[Tally]) -> Tally:
-    """The sum of tallies; at least one is needed."""
-    found = list(tallies)
-    if not found:
-        raise InputError("`tallies` is empty, expected at least one Tally")
-    first, *rest = found
-    return sum(rest, start=first)
 
 
 _RANK = {str(name): rank for rank, name in enumerate((*PHASES, *Term, *CELLS))}

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from kvtally.core.errors import InputError, KvtallyError, UnreadableError
@@ -20,7 +21,7 @@ from kvtally.live.zoo_sizes import source_of
 from kvtally.pure import catalogue
 from kvtally.pure.config import read_config
 from kvtally.pure.gguf_file import read_header
-from kvtally.pure.model import HUB_ID, find_config
+from kvtally.pure.model import HUB_ID, find_config, mode_of
 
 FACTORY = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
@@ -42,7 +43,7 @@ def load(name: str, *, dtype: str | None = None, full_size: bool = False) -> Loa
     .gguf file; a folder with weights; a Hugging Face id; a config.json, its folder, a name of the catalogue or
     a model_type of transformers, built with random weights and shrunk unless `full_size`. No remote code is run.
     """
-    factory = None if _is_there(name) else FACTORY.fullmatch(name)
+    factory = None if mode_of(Path(name)) else FACTORY.fullmatch(name)
     weights = factory is None and _has_weights(name)
     if full_size and (factory or weights):
         raise InputError("`--full-size` is given and the model has its size, expected a config alone", where=name)
@@ -53,18 +54,11 @@ def load(name: str, *, dtype: str | None = None, full_size: bool = False) -> Loa
     return Loaded(model=_built(name, dtype or "float32", full_size))
 
 
-def _is_there(name: str) -> bool:
-    try:
-        return Path(name).exists()
-    except (OSError, ValueError):  # a name that no file can have
-        return False
-
-
 def _has_weights(name: str) -> bool:
     """Whether it is a .gguf file, a folder with weights or a Hugging Face id."""
     if name.endswith(".gguf"):
         return True
-    if _is_there(name):
+    if mode_of(Path(name)):
         return any(next(Path(name).glob(pattern), None) for pattern in WEIGHTS)
     return name not in catalogue.names() and HUB_ID.fullmatch(name) is not None
 
@@ -73,7 +67,7 @@ def _built(name: str, dtype: str, full_size: bool) -> Any:
     """The model of a config or a model_type with random weights, shrunk unless it is wanted at its size."""
     from transformers import CONFIG_MAPPING
 
-    known = name in CONFIG_MAPPING and name not in catalogue.names() and not _is_there(name)
+    known = name in CONFIG_MAPPING and name not in catalogue.names() and not mode_of(Path(name))
     fields, where = ({"model_type": name}, name) if known else find_config(name)
     with refused("transformers does not build it", where=where):
         if full_size:
@@ -145,11 +139,12 @@ def _pretrained(name: str, dtype: str | None) -> Any:
 def _place(name: str) -> tuple[str, dict[str, str]]:
     """What transformers is to load, and how; an error that says in a sentence what cannot be."""
     path = Path(name)
+    mode = mode_of(path)
     if not name.endswith(".gguf"):
-        if not _is_there(name):
+        if not mode:
             find_config(name)  # says what is neither here nor on the hub
         return name, {}
-    if not _is_there(name) or not path.is_file():
+    if not S_ISREG(mode):
         raise UnreadableError("no such file, expected a .gguf file", where=name)
     try:
         read_header(path)
