@@ -101,9 +101,10 @@ def traced(question: Question, config: Mapping[str, Any]) -> Evidence:
             hint="leave both options out with --against traced",
         )
     from kvtally.live import count_traced, harness
+    from kvtally.live.refusal import refused
 
     comparisons = []
-    with harness.refused(harness.UNRUN, where="--against traced", hint="count with --against executed instead"):
+    with refused(harness.UNRUN, where="--against traced", hint="count with --against executed instead"):
         model = harness.build(config, device="meta", attention="eager")  # others look at values of the mask
         calls = harness.convention(model, source=count_traced.source(question.decoder))
         copies = harness.copies_kept(model)

@@ -75,7 +75,7 @@ def answer(question: RoundQuestion, progress: Callable[[int, int], None] | None 
     """Runs every pass that was asked for, side by side over the text."""
     ways = _ways(question)
     from kvtally.live.checked_model import load
-    from kvtally.live.harness import refused
+    from kvtally.live.refusal import refused
     from kvtally.live.rounding import round_caches, roundable
 
     found = load(question.model, dtype="float32", full_size=question.full_size)

@@ -13,8 +13,9 @@ from stat import S_ISREG
 from typing import Any
 
 from kvtally.core.errors import InputError, KvtallyError, UnreadableError
-from kvtally.live.harness import build, configured, refusal_of, refused
+from kvtally.live.harness import build, configured
 from kvtally.live.raised import out_of_memory, told
+from kvtally.live.refusal import refusal_of, refused
 from kvtally.live.zoo import scaled
 from kvtally.live.zoo_shrink import shrunk, shrunk_config
 from kvtally.live.zoo_sizes import source_of

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import copy
 import inspect
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from kvtally.core.errors import InputError, KvtallyError
+from kvtally.core.errors import InputError
 from kvtally.core.passes import Pass
 from kvtally.live.own_caches import own_cache
+from kvtally.live.refusal import refused
 
 SEED = 20240607  # of the token ids, the encoder outputs and the random weights: the same in every run
 
@@ -25,7 +24,6 @@ IMAGES = "cross_attention_states"  # given with the first pass only, and kept be
 ENCODER_KEYWORDS = ("encoder_hidden_states", "encoder_outputs", IMAGES)
 WHOLE_TEXT = frozenset({"cpmant"})  # given all ids in every pass, `prompt_length` learned tokens put before them
 CODEBOOKS = frozenset({"musicgen_decoder", "musicgen_melody_decoder"})  # read a row of ids for each codebook
-LONGEST = 240  # characters of a message
 UNRUN = "transformers does not run this model on the meta device"
 
 
@@ -366,27 +364,3 @@ def configured(settings: Mapping[str, Any]) -> Any:
     left = ("auto_map", "quantization_config")
     with refused(f"transformers does not build this {name}"):
         return AutoConfig.for_model(**{k: v for k, v in settings.items() if k not in left})
-
-
-@contextmanager
-def refused(problem: str, *, where: str = "", hint: str = "") -> Iterator[None]:
-    """Whatever is raised inside as an error of the input: `problem`, and the words of what was raised; at `where`."""
-    try:
-        yield
-    except KvtallyError as error:
-        raise (error.at(where) if where else error) from error.__cause__
-    except Exception as error:
-        raise InputError(f"{problem}: {refusal_of(error)}", where=where, hint=hint) from error
-
-
-def refusal_of(error: BaseException) -> str:
-    """An error's own message, with the file and line that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({'/'.join(Path(frames[-1].filename).parts[-2:])}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {brief(error)}{place}"
-
-
-def brief(error: BaseException) -> str:
-    """What an error says, on one line, its middle left out where it is long."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"

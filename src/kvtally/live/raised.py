@@ -13,7 +13,7 @@ import torch
 
 from kvtally.core.errors import InputError, KvtallyError
 from kvtally.live.adapter import OPERATIONS, Adapter, Unsupported
-from kvtally.live.harness import brief, refusal_of
+from kvtally.live.refusal import brief, refusal_of
 
 LIBRARIES = (str(Path(torch.__file__).parent), sysconfig.get_path("stdlib") + "/")
 INSTALLED = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))

@@ -10,8 +10,9 @@ import torch
 
 from kvtally.core.errors import InputError
 from kvtally.core.passes import Pass
-from kvtally.live.harness import UNRUN, as_found, build, convention, copies_kept, refused, steps
+from kvtally.live.harness import UNRUN, as_found, build, convention, copies_kept, steps
 from kvtally.live.own_caches import layers_of, states_on_modules
+from kvtally.live.refusal import refused
 from kvtally.live.zoo import elements
 from kvtally.live.zoo_row import kept
 from kvtally.pure.config import read_config

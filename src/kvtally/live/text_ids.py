@@ -7,7 +7,7 @@ from typing import Any
 
 from kvtally.core.errors import UnreadableError
 from kvtally.live.checked_model import unbarred
-from kvtally.live.harness import refusal_of
+from kvtally.live.refusal import refusal_of
 
 
 def text_ids(model: str, text: str) -> Any:
