@@ -8,6 +8,7 @@ import click
 
 from kvtally.core.errors import InputError, require_one_of
 from kvtally.frontends.as_json import as_json
+from kvtally.frontends.markdown import markdown_table
 from kvtally.frontends.options import integer, number, refuse
 from kvtally.frontends.output import say, writable
 
@@ -104,10 +105,8 @@ def as_text(report: Report, form: str) -> str:
     if form == "json":
         return as_json("check", report.to_dict())
     if form == "md":
-        rows = [("group", "scenario", "verdict", "error", "precision", "where, note")]
-        rows += [("---",) * 6, *(_cells(a) for a in report.agreements)]
-        table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
-        return f"{report.sentence}\n\n{table}"
+        head = ("group", "scenario", "verdict", "error", "precision", "where, note")
+        return f"{report.sentence}\n\n{markdown_table(head, map(_cells, report.agreements))}"
     rests = ", ".join(f"{name} {value}" for name, value in report.conventions.items())
     return f"{report}\n{rests}"
 

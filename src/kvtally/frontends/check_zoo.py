@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kvtally.core.agreement import DEFECTS, GROUPS, VERDICTS
 from kvtally.core.errors import require_one_of
 from kvtally.frontends.as_json import as_json
+from kvtally.frontends.markdown import markdown_table
 from kvtally.frontends.options import integer
 from kvtally.frontends.output import complain
 from kvtally.frontends.zoo import (
@@ -19,7 +20,6 @@ from kvtally.frontends.zoo import (
     chosen,
     deliver,
     escaped,
-    joined,
     rows_kept,
     rows_read,
     swept,
@@ -159,14 +159,14 @@ here is what was measured; each cause has a page under `docs/found/`, with a rep
 
 def _markdown(rows: Sequence[CheckRow], version: str, changed: Sequence[Change] | None) -> str:
     head = ("architecture", *GROUPS)
-    body = [joined([f"`{row.name}`", *(row.groups.get(g, "") for g in GROUPS)]) for row in rows if row.groups]
+    body = [(f"`{row.name}`", *(row.groups.get(g, "") for g in GROUPS)) for row in rows if row.groups]
     told = [f"- `{row.name}`: {escaped(text)}" for row in rows for text in row.found] or ["Nothing."]
     unrun = [f"- `{row.name}`: {escaped(_said(row))}" for row in rows if not row.ran.ok] or ["Nothing."]
     parts = [
         "# The zoo, checked",
         ABOUT.format(version=version),
         "\n".join(f"- {line}" for line in summary(rows)),
-        "\n".join([joined(head), joined(["---"] * len(head)), *body]),
+        markdown_table(head, body),
         "## What was found",
         "\n".join(told),
         "## What did not run",

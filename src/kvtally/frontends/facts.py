@@ -11,6 +11,7 @@ from kvtally.core.decoder import Decoder, Layer
 from kvtally.core.errors import require_one_of
 from kvtally.core.passes import LONGEST
 from kvtally.frontends.as_json import as_json
+from kvtally.frontends.markdown import markdown_table
 from kvtally.frontends.options import integer
 from kvtally.frontends.render import BOLD, paint
 from kvtally.pure.config_fields import Fact, shown
@@ -78,20 +79,15 @@ def as_text(found: ModelFacts, form: str, *, on: bool) -> str:
         (("set aside", "value", "why"), aside),
         (("layers", "kind", "K and V elements a token", "state"), layers),
     ]
-    show = _markdown if form == "md" else _columns
-    return "\n\n".join(show([head, *rows], on) for head, rows in parts if rows)
+    if form == "md":
+        return "\n\n".join(markdown_table(head, rows) for head, rows in parts if rows)
+    return "\n\n".join(_columns([head, *rows], on) for head, rows in parts if rows)
 
 
 def _columns(lines: Sequence[Line], on: bool) -> str:
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
     text = ["  ".join([*map(str.ljust, line, widths), line[-1]]).rstrip() for line in lines]
     return "\n".join([paint(text[0], BOLD, on=on), *text[1:]])
-
-
-def _markdown(lines: Sequence[Line], _: bool) -> str:
-    head, *rows = lines
-    ruled = [head, ("---",) * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in ruled)
 
 
 def _cut(value: object) -> str:

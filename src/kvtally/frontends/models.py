@@ -9,6 +9,7 @@ from kvtally.core.errors import require_one_of
 from kvtally.core.passes import LONGEST
 from kvtally.core.tally import Term
 from kvtally.frontends.as_json import as_json
+from kvtally.frontends.markdown import markdown_table
 from kvtally.frontends.render import BOLD, DIM, paint
 from kvtally.pure import catalogue
 from kvtally.pure.config import WITH_ENCODER
@@ -37,7 +38,7 @@ def as_text(form: str, *, on: bool) -> str:
     head = ("name", "layers", "source")
     rows = [(row["name"], row["layers"], row["source"].removeprefix(HUB).removesuffix(FILE)) for row in listed()]
     if form == "md":
-        return "\n".join("| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *rows))
+        return markdown_table(head, rows)
     a, b = (max(len(row[k]) for row in rows) for k in (0, 1))
     lines = [f"{name:<{a}}  {layers:<{b}}  {source}" for name, layers, source in (head, *rows)]
     return "\n".join([paint(lines[0], BOLD, on=on), *lines[1:], "", paint(f"sources: {HUB}…{FILE}", DIM, on=on)])

@@ -15,6 +15,7 @@ from kvtally.core.decoder import Decoder, lesson
 from kvtally.core.tally import Comparison
 from kvtally.frontends.as_json import as_json
 from kvtally.frontends.evidence import SMALL, Evidence, describe
+from kvtally.frontends.markdown import markdown_table
 from kvtally.frontends.question import ELEMENT_BYTES, Answer, Question, Side
 from kvtally.frontends.table import TITLES, Row, sections
 
@@ -197,16 +198,16 @@ def _agreement(evidence: Evidence) -> str:
 
 def markdown(answer: Answer, evidence: Evidence | None, *, by: str | None) -> str:
     """The same table in Markdown, every number exact."""
-    names = " | ".join(side.name for side in answer.sides)
-    lines = [f"**{TITLES[answer.question.kind][0]}** {' · '.join(conditions(answer.question))}", ""]
-    lines += [f"| | {names} | ratio |", "|:--|--:|--:|--:|"]
+    title = f"**{TITLES[answer.question.kind][0]}** {' · '.join(conditions(answer.question))}"
+    rows: list[tuple[str, ...]] = []
     for part in sections(answer, by):
-        lines.append(f"| **{part.title}** | | | |")
-        lines += [
-            f"| {row.label} | {shown(row, EXACT, 0)} | {shown(row, EXACT, 1)} | {ratio(row.left, row.right)} |"
-            for row in part.rows
+        rows.append((f"**{part.title}**", "", "", ""))
+        rows += [
+            (row.label, shown(row, EXACT, 0), shown(row, EXACT, 1), ratio(row.left, row.right)) for row in part.rows
         ]
-    return "\n".join([*lines, "", *notes(answer, evidence, on=False, shortened=False)])
+    head = ("", *(side.name for side in answer.sides), "ratio")
+    told = notes(answer, evidence, on=False, shortened=False)
+    return "\n".join([title, "", markdown_table(head, rows, numbers=True), "", *told])
 
 
 def comma_separated(answers: Sequence[Answer]) -> str:
@@ -278,5 +279,4 @@ def lengths_text(answers: Sequence[Answer], *, on: bool, columns: int) -> str:
 
 def lengths_markdown(answers: Sequence[Answer]) -> str:
     """The table by length in Markdown."""
-    rows = ["| " + " | ".join(line) + " |" for line in (LENGTHS, ("--:",) * len(LENGTHS), *by_length(answers))]
-    return "\n".join(rows)
+    return markdown_table(LENGTHS, by_length(answers), numbers=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from kvtally.frontends.as_json import as_json
+from kvtally.frontends.markdown import markdown_table
 from kvtally.frontends.render import BOLD, DIM, NARROW, number, paint, size
 from kvtally.frontends.replay_question import ReplayAnswer
 from kvtally.traffic.why import Why
@@ -188,16 +189,5 @@ def _csv(answer: ReplayAnswer) -> str:
 def _markdown(answer: ReplayAnswer) -> str:
     lines = [f"## {TITLE}", "", about(answer), "", *(f"- **{label}**: {said}" for label, said in first_lines(answer))]
     for title, (head, *rows) in sections(answer):
-        lines += [
-            "",
-            f"### {title}",
-            "",
-            _cells(head),
-            _cells(("---", *["---:"] * (len(head) - 1))),
-            *map(_cells, rows),
-        ]
+        lines += ["", f"### {title}", "", markdown_table(head, rows, numbers=True)]
     return "\n".join([*lines, *(f"\n{note}" for note in answer.notes)])
-
-
-def _cells(row: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"

@@ -9,6 +9,7 @@ from textwrap import wrap
 
 from kvtally.core.rounded import Rounded
 from kvtally.frontends.as_json import as_json
+from kvtally.frontends.markdown import markdown_table
 from kvtally.frontends.round_question import BOTH, COMPARISON, RoundAnswer, Row
 
 TITLE = "What does a cache of lower precision change?"
@@ -39,7 +40,11 @@ def as_text(answer: RoundAnswer, form: str) -> str:
         tables.append((OUTLIERS, outlying))
     if form == "md":
         return "\n\n".join(
-            [f"**{TITLE}** {'; '.join(about(answer))}", *(_markdown(*t) for t in tables), *notes(answer)]
+            [
+                f"**{TITLE}** {'; '.join(about(answer))}",
+                *(markdown_table(*t, numbers=True) for t in tables),
+                *notes(answer),
+            ]
         )
     shown = [_aligned(*table) for table in tables]
     small = [line for note in notes(answer) for line in wrap(note, WIDTH - 4)]
@@ -131,11 +136,6 @@ def _aligned(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for line in (heads, *rows)
     ]
     return "\n".join(lines)
-
-
-def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, (":--", *("--:" for _ in heads[1:])), *rows]
-    return "\n".join("| " + " | ".join(cell.strip() for cell in line) + " |" for line in lines)
 
 
 def comma_separated(answer: RoundAnswer) -> str:

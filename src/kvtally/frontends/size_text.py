@@ -12,6 +12,7 @@ from typing import Any
 from kvtally.core.passes import LONGEST
 from kvtally.frontends.as_json import as_json
 from kvtally.frontends.evidence import describe
+from kvtally.frontends.markdown import markdown_table
 from kvtally.frontends.render import BOLD, DIM, GREEN, NARROW, RED, YELLOW, coloured, number, paint, ratio, size
 from kvtally.frontends.size_question import HELD, Room, SizeAnswer, SizeQuestion
 from kvtally.pure.size_terms import Product
@@ -19,6 +20,8 @@ from kvtally.pure.size_terms import Product
 TITLE = "What does the KV cache take?"
 BY_KIND, SIDES = "held, by layers", "held and reserved"
 FORMULA = ("", "", "layers", "heads", "tokens", "dim", "bytes", "")
+PRODUCTS = ("held", "K, V", "layers", "heads", "tokens", "width", "bytes each", "bytes")
+RESERVED = ("", "bytes", "of held", "requests", "longest")
 ROOM = 15  # characters of a number of bytes before it is shortened
 SIZED = 9  # columns of 999.9 MiB
 
@@ -161,29 +164,25 @@ def said(answer: SizeAnswer) -> str:
 
 def trial(answer: SizeAnswer) -> str:
     """What would make more requests fit, and how many would."""
-    said = [f"{options}: {n:,}{' requests' * (k == 0)}" for k, (options, n) in enumerate(answer.tries)]
+    (first, n), *others = answer.tries
+    said = [f"{first}: {n:,} request{'' if n == 1 else 's'}", *(f"{options}: {n:,}" for options, n in others)]
     return "try " + " · ".join(said)
 
 
 def markdown(answer: SizeAnswer) -> str:
     """The same tables in Markdown, every number exact."""
-    lines = [f"**{TITLE}** {' '.join(conditions(answer.question))}", ""]
-    lines += [
-        "| held | K, V | layers | heads | tokens | width | bytes each | bytes |",
-        "|:--|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-    for line in answer.lines:
-        cells = (_label(line), *_factors(line)[1:-1], f"{line.bytes:,}")
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += [f"| a request | | | | | | | {answer.request:,} |", f"| one token more | | | | | | | {answer.growth:,} |"]
-    lines += ["", "| | bytes | of held | requests | longest |", "|:--|--:|--:|--:|--:|"]
+    title = f"**{TITLE}** {' '.join(conditions(answer.question))}"
+    held = [(_label(line), *_factors(line)[1:-1], f"{line.bytes:,}") for line in answer.lines]
+    held += [("a request", *[""] * 6, f"{answer.request:,}"), ("one token more", *[""] * 6, f"{answer.growth:,}")]
+    rooms: list[tuple[str, ...]] = []
     for room in answer.rooms:
         if room.bytes is None:
-            lines.append(f"| {room.name} | {room.refused.replace('|', chr(92) + '|')} | | | |")
+            rooms.append((room.name, room.refused, "", "", ""))
             continue
         fit = ("", "") if room.requests is None else (limit(room.requests), limit(room.longest or 0))
-        lines.append(f"| {room.name} | {room.bytes:,} | {_row(room, answer)[1][2]} | {' | '.join(fit)} |")
-    return "\n".join([*lines, "", said(answer), *([trial(answer)] if answer.tries else [])])
+        rooms.append((room.name, f"{room.bytes:,}", _row(room, answer)[1][2], *fit))
+    tables = (markdown_table(head, rows, numbers=True) for head, rows in ((PRODUCTS, held), (RESERVED, rooms)))
+    return "\n\n".join([title, *tables, "\n".join([said(answer), *([trial(answer)] if answer.tries else [])])])
 
 
 def comma_separated(answer: SizeAnswer) -> str:

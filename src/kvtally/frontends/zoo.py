@@ -13,6 +13,7 @@ import click
 
 from kvtally.core.errors import InputError, UnreadableError, require_one_of
 from kvtally.frontends.as_json import as_json
+from kvtally.frontends.markdown import markdown_table
 from kvtally.frontends.options import filled, integer, refuse
 from kvtally.frontends.output import complain, naming, say, writable, write_whole
 
@@ -229,7 +230,7 @@ def _markdown(rows: Sequence[Row], version: str) -> str:
         "# The zoo",
         ABOUT.format(version=version),
         "\n".join(f"- {line}" for line in summary(rows)),
-        "\n".join([joined(HEAD), joined(["---"] * len(HEAD)), *map(_line, rows)]),
+        markdown_table(HEAD, map(_line, rows)),
         "## What is not so, and why",
         "\n".join(reasons),
         "## What the shrinking rule was told",
@@ -245,17 +246,12 @@ HEAD = (
 )
 
 
-def joined(cells: Iterable[Any]) -> str:
-    """A row of a Markdown table."""
-    return "| " + " | ".join(map(str, cells)) + " |"
-
-
-def _line(row: Row) -> str:
+def _line(row: Row) -> tuple[object, ...]:
     held = row.held.note if row.held.ok and row.held.note else _mark(row.held.ok)
     asked = [_mark(o.ok) for o in (row.built, row.ran, row.read)]
     missed = ", ".join(f"{n} {term}" for term, n in sorted(row.unseen.items()))
     cells: list[Any] = [f"`{row.name}`", row.model, row.layers or "", *asked, held, _mark(row.traced.ok)]
-    return joined([*cells, row.cells or "", missed, len(row.unplaced) or ""])
+    return *cells, row.cells or "", missed, len(row.unplaced) or ""
 
 
 def escaped(text: str) -> str:

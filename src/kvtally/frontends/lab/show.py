@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from xml.sax.saxutils import quoteattr
 
 from kvtally.frontends.lab.grader import FAILED, PASSED, UNWRITTEN, WAITING, Outcome, Report
 from kvtally.frontends.lab.steps import STEPS
+from kvtally.frontends.markdown import markdown_table
 
 WIDTH = 78
 GREEN, RED, BOLD = "32", "31", "1"
@@ -155,11 +155,11 @@ def record(report: Report) -> str:
         (str(o.number), o.name, *("" if n is None else f"{n:,}" for n in (o.counter, o.seen, o.formula)), o.state)
         for o in report.outcomes
     ]
-    lines += _markdown(("step", "function", "own counter", "seen by the grader", "formula", "result"), cells)
+    lines.append(markdown_table(("step", "function", "own counter", "seen by the grader", "formula", "result"), cells))
     if report.table:
         lines += ["", "## Multiplications by length, d = 64", ""]
         rows = [(f"{n:,}", f"{a:,}", f"{b:,}", f"{a / b:.1f}") for n, a, b in report.table]
-        lines += _markdown(("tokens", "without cache", "with cache", "ratio"), rows)
+        lines.append(markdown_table(("tokens", "without cache", "with cache", "ratio"), rows))
     if report.memory:
         elements, size = report.memory
         lines += ["", "## Memory", "", f"100 tokens, 1 layer, 1 K and V head, 64 wide, 2 bytes each: "
@@ -170,7 +170,3 @@ def record(report: Report) -> str:
 
 def _share(report: Report, *, bonus: bool) -> str:
     return f"{sum(o.bonus is bonus for o in report.passed)} of {sum(o.bonus is bonus for o in report.outcomes)}"
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
