@@ -7,13 +7,14 @@ What each change leads to is pinned as a digest of a family;
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kvtally.core.errors import InputError
+from kvtally.core.errors import InputError, KvtallyError
 from kvtally.pure.config import FAMILIES, Fact, read_facts
 from kvtally.pure.config_fields import BEARS, HARMLESS, config_class
 from kvtally.pure.described import describe
@@ -60,9 +61,32 @@ SAME_KIND = {"mamba": "linear_attention", "attention": "full_attention"}  # old 
 AS_LISTED = {family: {"per_layer_config": {}} for family in ("dots3_note", "dots3_note_text")}
 
 
+class Asked(dict[str, Any]):
+    """A config that remembers which fields it was asked for."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        super().__init__(fields)
+        self.names: set[str] = set()
+
+    def __contains__(self, name: object) -> bool:
+        self.names.add(str(name))
+        return super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.add(name)
+        return super().get(name, default)
+
+
+def left_out(fields: dict[str, Any], read: Callable[[Asked], object]) -> dict[str, None]:
+    """Fields that a reader looks for and that are not there."""
+    config = Asked(fields)
+    with suppress(KvtallyError):
+        read(config)
+    return dict.fromkeys(sorted(config.names - fields.keys()))
+
+
 def read(config: dict[str, Any]) -> tuple[Any, tuple[Fact, ...]]:
     """Decoder and facts, with a source of 17 tokens where the family asks for one."""
-    config = {name: value for name, value in config.items() if value is not ...}
     try:
         return read_facts(config)
     except InputError as error:
@@ -73,7 +97,8 @@ def read(config: dict[str, Any]) -> tuple[Any, tuple[Fact, ...]]:
 
 def base(family: str) -> dict[str, Any]:
     """The smallest config of a family that is read."""
-    bare = {"model_type": family} | NEEDS.get(family, {})
+    needed = {"model_type": family} | NEEDS.get(family, {})
+    bare = {name: value for name, value in needed.items() if value is not ...}
     try:
         read(bare)
     except InputError as error:
@@ -152,9 +177,10 @@ def outcomes(bare: dict[str, Any], named: dict[str, Any]) -> Iterator[str]:
 
 
 def fields(family: str) -> dict[str, Any]:
-    """Every field that the class of a family knows, under each of its names, with its default."""
+    """Every field that the class of a family knows, under each of its names, with its default, and all it asks for."""
     known = config_class(family)
-    return {**known.defaults, **{name: None for names in known.names.values() for name in names}}
+    every = {**known.defaults, **{name: None for names in known.names.values() for name in names}}
+    return every | {name: None for name in left_out(base(family), read) if name not in every}
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family not in ELSEWHERE])

@@ -21,6 +21,7 @@ from kvtally.pure.gguf import READERS
 from kvtally.pure.gguf_file import Header
 from kvtally.pure.gguf_keys import Keys
 from pinned import digest
+from property.test_every_field import left_out
 from unit import test_gguf, test_gguf_families
 
 PINNED = Path(__file__).parents[1] / "data" / "gguf_pinned.json"
@@ -39,7 +40,11 @@ def others(value: Any) -> list[Any]:
 
 def read(arch: str, keys: dict[str, Any]) -> str:
     """The decoder and its facts, or the refusal."""
-    values = {f"{arch}.{key}": value for key, value in keys.items() if value is not LEFT_OUT}
+    return read_values(arch, {f"{arch}.{key}": value for key, value in keys.items() if value is not LEFT_OUT})
+
+
+def read_values(arch: str, values: dict[str, Any]) -> str:
+    """The same of keys with their architecture."""
     made = Keys(Header(values=values, tensors=frozenset()), arch)
     try:
         decoder = READERS[arch](made)
@@ -83,8 +88,10 @@ FILES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def outcomes(arch: str, keys: dict[str, Any]) -> Iterator[str]:
-    """What changing each key leads to."""
-    for key, value in keys.items():
+    """What changing each key leads to, and giving each that is looked for and left out."""
+    absent = left_out({f"{arch}.{key}": value for key, value in keys.items()}, lambda own: read_values(arch, own))
+    every = keys | {name.removeprefix(f"{arch}."): None for name in absent if name.startswith(arch)}
+    for key, value in every.items():
         for other in (*others(value), *ODD):
             shown = "left out" if other is LEFT_OUT else repr(other)
             yield f"{key} {shown} {read(arch, keys | {key: other})}"

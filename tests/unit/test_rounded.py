@@ -30,6 +30,20 @@ RECORD = Rounded(
     conventions={"tokens": 3},
 )
 
+SAID = (
+    "<tiny>: K int4, V exact, 3 tokens",
+    "  within the tolerance of check      no",
+    "  largest |logit difference|         0.5 of 5, 0.1 of it",
+    "  mean |logit difference|            0",
+    "  KL to the exact output             mean 0, 95 % 0, 99.9 % 0 nats",
+    "  same likeliest token               33.3 %",
+    "  first to change                    position 1, margin 0.12",
+    "  perplexity                         0.0000 exact, 0.0000 rounded",
+    "  worst layers, K                    1 (0.4), 0 (0.3)",
+    "  bytes a token                      133.3",
+    "  requests in the memory of 16 bits  1.5 times (3/2)",
+)
+
 
 def test_what_follows_from_the_fields() -> None:
     assert RECORD.max_abs == 0.5
@@ -49,7 +63,5 @@ def test_the_record_is_json_and_says_every_field() -> None:
 
 
 def test_it_reads_in_a_terminal_and_in_a_notebook() -> None:
-    said = repr(RECORD)
-    assert "<tiny>: K int4, V exact, 3 tokens" in said and "position 1, margin 0.12" in said
-    assert "1.5 times (3/2)" in said and "worst layers, K" in said and "worst layers, V" not in said
+    assert repr(RECORD) == str(RECORD) == "\n".join(SAID)
     assert "&lt;tiny&gt;" in RECORD._repr_html_() and "<tiny>" not in RECORD._repr_html_()
