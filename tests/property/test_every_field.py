@@ -139,6 +139,32 @@ def _is_ignored(config: dict[str, Any], name: str, before: object) -> bool:
     return after == before and not any(fact.note for fact in facts if name in (fact.name, fact.source.split(".")[-1]))
 
 
+def contradicted(config: dict[str, Any]) -> list[str]:
+    """Fields that a note sets aside and that change the decoder all the same. A null is a fact, not aside."""
+    decoder, facts = read(config)
+    noted = {fact.source: fact.note for fact in facts if fact.note and config.get(fact.source) is not None}
+    return [f"{name}: {note}" for name, note in noted.items() if _changes(config, name, decoder)]
+
+
+def _changes(config: dict[str, Any], name: str, before: object) -> bool:
+    for other in others(config[name]):
+        with suppress(InputError):
+            if read(config | {name: other})[0] != before:
+                return True
+    return False
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in ELSEWHERE])
+def test_a_field_that_is_set_aside_changes_nothing(family: str) -> None:
+    """Those of the class given as they are, all at once: a default that is not given is not a fact of the config."""
+    config = base(family)
+    for name, value in config_class(family).defaults.items():
+        with suppress(InputError):
+            read(config | {name: value})
+            config |= {name: value}
+    assert contradicted(config) == []
+
+
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family not in ELSEWHERE])
 @pytest.mark.parametrize("name", ["layer_types", "layers_block_type", "mlp_layer_types"])
 def test_every_kind_of_layer_is_read_as_what_it_is_or_refused(family: str, name: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import pytest
 
 pytest.importorskip("gguf", reason="the files of these tests are written with the gguf package")
 
+from kvtally.core.decoder import Decoder
 from kvtally.core.errors import InputError
+from kvtally.pure.config_fields import Fact
 from kvtally.pure.described import describe
 from kvtally.pure.gguf import READERS
 from kvtally.pure.gguf_file import Header
@@ -45,13 +48,19 @@ def read(arch: str, keys: dict[str, Any]) -> str:
 
 def read_values(arch: str, values: dict[str, Any]) -> str:
     """The same of keys with their architecture."""
-    made = Keys(Header(values=values, tensors=frozenset()), arch)
     try:
-        decoder = READERS[arch](made)
-        made.refuse_unread()
+        decoder, facts = made(arch, values)
     except InputError as error:
         return str(error)
-    return repr((describe(decoder), tuple(made.facts.values())))
+    return repr((describe(decoder), facts))
+
+
+def made(arch: str, values: dict[str, Any]) -> tuple[Decoder, tuple[Fact, ...]]:
+    """The decoder of a file with these keys and no tensors, and its facts."""
+    keys = Keys(Header(values=values, tensors=frozenset()), arch)
+    decoder = READERS[arch](keys)
+    keys.refuse_unread()
+    return decoder, tuple(keys.facts.values())
 
 
 def completed(arch: str, **more: int) -> dict[str, Any]:
@@ -100,6 +109,18 @@ def outcomes(arch: str, keys: dict[str, Any]) -> Iterator[str]:
 @pytest.mark.parametrize("arch", sorted(READERS.keys() - BY_TENSORS))
 def test_an_architecture_is_read_once_nothing_is_missing(arch: str) -> None:
     assert read(arch, completed(arch)).startswith("({")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_key_that_is_set_aside_changes_nothing(name: str) -> None:
+    arch, keys = FILES[name]
+    values = {f"{arch}.{key}": value for key, value in keys.items()}
+    with suppress(InputError):
+        decoder, facts = made(arch, values)
+        for fact in facts:
+            for other in others(values.get(fact.source)) if fact.note else ():
+                with suppress(InputError):
+                    assert made(arch, values | {fact.source: other})[0] == decoder, f"{fact.source}: {fact.note}"
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from kvtally.pure.config import read_facts
 from kvtally.pure.described import describe
 from kvtally.pure.model import find_config
 from pinned import digest
-from property.test_every_field import ODD, left_out, others
+from property.test_every_field import ODD, contradicted, left_out, others
 
 AGAIN = "see `kvtally facts`; run: PYTHONPATH=tests python tests/zoo/test_read_pinned.py"
 ALL_THERE = {"no_op": False, "replace_with_linear": False}
@@ -212,6 +213,17 @@ def test_a_changed_field_of_a_published_config_leads_to_what_it_did(name: str) -
 @pytest.mark.parametrize("name", VARIANTS)
 def test_fields_that_bear_on_each_other_read_as_they_did(name: str) -> None:
     assert variant(VARIANTS[name]) == pinned()["variants"][name]
+
+
+@pytest.mark.parametrize("name", [*names(), *PUBLISHED])
+def test_a_field_that_is_set_aside_changes_nothing(name: str) -> None:
+    try:
+        config = PUBLISHED[name] if name in PUBLISHED else shrunk(name).to_dict()
+    except Exception as error:  # whatever a config class makes of itself
+        pytest.skip(f"no tiny config: {type(error).__name__}")
+    for own in (config, *(config[part] for part in ("text_config", "decoder") if isinstance(config.get(part), dict))):
+        with suppress(KvtallyError):
+            assert contradicted(own) == []
 
 
 @pytest.mark.parametrize("name", names())

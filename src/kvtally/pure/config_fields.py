@@ -196,10 +196,12 @@ class Fields:
         raise InputError(f"{said}, expected {shown(value)}: {because}")
 
     def set_aside(self, *names: str, note: str) -> None:
-        """Fields that are known and do not enter the Decoder; the facts say why."""
+        """Fields that are known and do not enter the Decoder; the facts say why. Not one taken by another name."""
         for name in names:
             spelled = self._spelled(name)
-            if self.has(name) and all(fact.source != spelled or fact.note != note for fact in self.facts.values()):
+            same = [fact for fact in self.facts.values() if fact.source == spelled]
+            used = any(f.name != name and not f.note and spelled in self._spellings(f.name) for f in same)
+            if self.has(name) and not used and all(fact.note != note for fact in same):
                 value = self._take(name)
                 self.facts[name] = Fact(name=name, value=value, source=self._spelled(name), note=note)
 

@@ -30,6 +30,7 @@ from kvtally.pure.config_recurrent import (
 )
 
 INDEXED = "indexed_attention"
+IN_LATENT = "all heads share the latent"
 OLD_INDEXED = {"full_attention": INDEXED, "qwen_sparse_attention": INDEXED}
 
 
@@ -134,6 +135,7 @@ def kimi_linear(f: Fields) -> Decoder:
     output_gate = [(None, wide)] if full_rank else [(None, head_dim), (head_dim, wide)]
     linear = delta_attention(heads, head_dim, kernel, (None, head_dim), (head_dim, wide), (None, heads), *output_gate)
     latent = _latent(f)
+    f.set_aside("head_dim", note=IN_LATENT)
     gate = (None, latent.num_heads * latent.v_head_dim)
     gated = f.has("mla_use_output_gate") and f.flag("mla_use_output_gate")
     f.set_aside("attn_res_block_size", note="residuals that attend to layers, not to tokens: not counted")
@@ -189,6 +191,7 @@ def bailing_hybrid(f: Fields) -> Decoder:
     heads, head_dim = f.integer("num_attention_heads"), f.integer("head_dim")
     f.agrees("linear_num_heads", heads, "num_attention_heads")
     if f.has("linear_head_dim"):
+        f.set_aside("head_dim", note="linear_head_dim says it")
         head_dim = f.integer("linear_head_dim")
     kernel = f.integer("short_conv_kernel_size")
     f.agrees("linear_conv_kernel_dim", kernel, "short_conv_kernel_size")
@@ -206,8 +209,8 @@ def bailing_hybrid(f: Fields) -> Decoder:
 
 
 def _latent(f: Fields) -> LatentAttention:
-    """Latent attention; head_dim, num_key_value_heads and qk_head_dim of such files are not the cache's."""
-    f.set_aside("head_dim", "num_key_value_heads", "qk_head_dim", note="all heads share the latent")
+    """Latent attention; num_key_value_heads and qk_head_dim of such files are not the cache's."""
+    f.set_aside("num_key_value_heads", "qk_head_dim", note=IN_LATENT)
     f.set_aside("mla_use_nope", note="positions are not rotated; the part is as wide, and cached")
     return LatentAttention(
         num_heads=f.integer("num_attention_heads"),

@@ -64,6 +64,12 @@ def _llama4_sparse(f: Fields) -> list[bool]:
     return [index in chosen for index in range(layers)]
 
 
+INDEXER = (  # of MiniMax-M3: fields, and what they are called in an object of older configs
+    ("index_n_heads", "sparse_num_index_heads"), ("index_head_dim", "sparse_index_dim"),
+    ("index_topk_blocks", "sparse_topk_blocks"), ("index_block_size", "sparse_block_size"),
+)  # fmt: skip
+
+
 def minimax_m3(f: Fields) -> Decoder:
     """MiniMax-M3: layers of `sparse_attention_freq` choose blocks of keys by an indexer with keys of its own."""
     layers, own = depth(f), f.part("sparse_attention_config")
@@ -83,7 +89,8 @@ def minimax_m3(f: Fields) -> Decoder:
     mixer = attention(f)
     _m3_agrees(f, own, chosen.width, kinds, sparse)
     indexer, top, block = _m3_indexer(f, own) if SPARSE in kinds else (None, None, 1)
-    f.set_aside("index_n_heads", "index_head_dim", "index_topk_blocks", "index_block_size", note="see layer_types")
+    if SPARSE not in kinds:
+        f.set_aside(*(name for name, _ in INDEXER), note="no layer chooses blocks")
     picked = replace(mixer, top_k=top, block=block)
     return decoder(
         f,
@@ -102,14 +109,13 @@ def _m3_indexer(f: Fields, own: Fields) -> tuple[Indexer, int, int]:
     """The indexer, how many blocks it chooses, and how many keys a block has."""
 
     def size(name: str, old: str) -> int:
-        return own.integer(old) if own.has(old) else f.integer(name)
+        if not own.has(old):
+            return f.integer(name)
+        f.set_aside(name, note=f"sparse_attention_config.{old} says it")
+        return own.integer(old)
 
-    indexer = Indexer(
-        num_heads=size("index_n_heads", "sparse_num_index_heads"),
-        head_dim=size("index_head_dim", "sparse_index_dim"),
-        weighted=False,
-    )
-    return indexer, size("index_topk_blocks", "sparse_topk_blocks"), size("index_block_size", "sparse_block_size")
+    heads, width, top, block = (size(name, old) for name, old in INDEXER)
+    return Indexer(num_heads=heads, head_dim=width, weighted=False), top, block
 
 
 def _m3_agrees(f: Fields, own: Fields, width: int, kinds: Sequence[str], sparse: Sequence[bool]) -> None:

@@ -100,8 +100,8 @@ def qwen3next(k: Keys) -> Decoder:
 
 def kimi_linear(k: Keys) -> Decoder:
     """Kimi-Linear: Kimi delta attention where `head_count_kv` is 0, latent attention elsewhere."""
-    kv = k.by_layer(KV_HEADS, depth(k))
     latent = latent_attention(k)
+    kv = k.by_layer(KV_HEADS, depth(k))  # not set aside: it says which layers attend
     heads, width = latent.num_heads, k.integer("kda.head_dim", least=1)
     wide = heads * width
     gates = ((None, width), (width, wide), (None, heads), (None, width), (width, wide))
