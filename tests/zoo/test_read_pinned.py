@@ -217,10 +217,7 @@ def test_fields_that_bear_on_each_other_read_as_they_did(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*names(), *PUBLISHED])
 def test_a_field_that_is_set_aside_changes_nothing(name: str) -> None:
-    try:
-        config = PUBLISHED[name] if name in PUBLISHED else shrunk(name).to_dict()
-    except Exception as error:  # whatever a config class makes of itself
-        pytest.skip(f"no tiny config: {type(error).__name__}")
+    config = PUBLISHED[name] if name in PUBLISHED else shrunk(name).to_dict()
     for own in (config, *(config[part] for part in ("text_config", "decoder") if isinstance(config.get(part), dict))):
         with suppress(KvtallyError):
             assert contradicted(own) == []
