@@ -17,6 +17,7 @@ import pytest
 from kvtally.core.errors import InputError, KvtallyError
 from kvtally.pure.config import FAMILIES, Fact, read_facts
 from kvtally.pure.config_fields import BEARS, HARMLESS, config_class
+from kvtally.pure.config_multimodal import DECODERS
 from kvtally.pure.described import describe
 from pinned import digest
 
@@ -31,9 +32,10 @@ NEEDS: dict[str, dict[str, Any]] = {
     "RefinedWeb": SIZES | {"num_key_value_heads": ..., "intermediate_size": ..., "num_kv_heads": 2},
     "RefinedWebModel": SIZES | {"num_key_value_heads": ..., "intermediate_size": ..., "multi_query": True},
     "dots1": {"n_routed_experts": 8, "num_experts_per_tok": 2},
-    "glm4_moe": {"head_dim": 128},
+    **{name: {"head_dim": 128} for name in ("glm4_moe", "glm4v_moe_text", "qwen3_omni_moe_text")},
     "deepseek_v2": {"num_experts_per_tok": 6},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
+    "hy_v4_vl_text": {"first_k_dense_replace": 1},
     "mimo": SIZES | {"num_key_value_heads": 6, "head_dim": 8},
     **{
         name: {"is_decoder": True}
@@ -104,7 +106,7 @@ def base(family: str) -> dict[str, Any]:
     except InputError as error:
         if "`text_config` is missing" not in str(error):
             raise
-        return bare | {"text_config": {}}
+        return bare | {"text_config": NEEDS.get(DECODERS.get(family, ""), {})}
     return bare
 
 

@@ -15,17 +15,13 @@ import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+from kvtally.pure.config import FAMILIES
 from kvtally.pure.config_fields import BEARS, HARMLESS
+from kvtally.pure.config_multimodal import DECODERS
 
 FILE = Path(__file__).parents[2] / "src" / "kvtally" / "pure" / "config_classes.json"
-ALSO = (
-    "t5",
-    "mt5",
-    "umt5",
-    "qwen3_vl",
-    "qwen3_vl_moe",
-    "minimax_m3_vl",
-)  # read although they are no causal LM by their class
+# Read although they are no causal LM by their class.
+ALSO = ("t5", "mt5", "umt5", "qwen3_vl", "qwen3_vl_moe", "minimax_m3_vl", "mistral4", *DECODERS)
 
 # Fields that are read although their names do not tell that they bear on cache or work.
 READ = frozenset(
@@ -41,12 +37,13 @@ READ = frozenset(
 
 
 def classes() -> dict[str, Any]:
-    """The config class of every causal LM, and of every config nested in one, by model_type."""
+    """The config class of every causal LM, of every config nested in one, of decoders inside others, by model_type."""
     found = {name: CONFIG_MAPPING[name] for name in (*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *ALSO)}
-    for outer in list(found.values()):
+    for name, outer in list(found.items()):
         for inner in (getattr(outer, "sub_configs", None) or {}).values():
-            if dataclasses.is_dataclass(inner) and getattr(inner, "model_type", ""):
-                found.setdefault(inner.model_type, inner)
+            kind = getattr(inner, "model_type", "") if dataclasses.is_dataclass(inner) else ""
+            if kind and (name not in DECODERS or kind in FAMILIES):
+                found.setdefault(kind, inner)
     return found
 
 
@@ -78,13 +75,15 @@ def main() -> None:
     document = json.loads(FILE.read_text())
     known = document["classes"]
     for name, config_class in classes().items():
-        entry = known.setdefault(name, {})
+        entry = known.get(name, {})
         entry["defaults"] = defaults(config_class) | entry.get("defaults", {})
         names = entry.get("names", {})
         for common, own in spellings(config_class, entry["defaults"]).items():
             names[common] = list(dict.fromkeys([*names.get(common, []), *own]))
         if names:
             entry["names"] = names
+        if name not in DECODERS or entry["defaults"]:
+            known[name] = entry
     document["source"] = (
         f"configuration classes of transformers {transformers.__version__}; "
         "RefinedWeb and RefinedWebModel: files of 2023"

@@ -332,7 +332,12 @@ def build(
 
 def _maker(settings: Any) -> tuple[Callable[..., Any], Any]:
     """What builds the model, and from what: the decoder's config where no class takes all of it (MusicGen)."""
-    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq
+    from transformers import (
+        AutoModelForCausalLM,
+        AutoModelForMultimodalLM,
+        AutoModelForSeq2SeqLM,
+        AutoModelForSpeechSeq2Seq,
+    )
     from transformers.models.auto import modeling_auto
 
     both, known = settings.is_encoder_decoder, modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING
@@ -340,6 +345,8 @@ def _maker(settings: Any) -> tuple[Callable[..., Any], Any]:
         return AutoModelForSpeechSeq2Seq.from_config, settings
     if both and type(settings) in modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
         return AutoModelForSeq2SeqLM.from_config, settings
+    if type(settings) not in known and type(settings) in modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING:
+        return AutoModelForMultimodalLM.from_config, settings
     if type(settings) not in known:
         raise InputError(
             f"`model_type` is `{settings.model_type}`, expected one that transformers has a language model for",

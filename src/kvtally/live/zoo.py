@@ -18,6 +18,7 @@ from kvtally.live.zoo_row import GOOD, Outcome, Row, bad, kept, unseen
 from kvtally.live.zoo_shrink import shrunk
 from kvtally.live.zoo_sizes import source_of
 from kvtally.pure.config import FAMILIES, read_config
+from kvtally.pure.config_multimodal import DECODERS
 from kvtally.pure.count_closed import count
 
 PROMPT, NEW, CHUNK = 13, 4, 5  # past every window, chunk and top-k of the tiny models
@@ -32,7 +33,8 @@ def names() -> tuple[str, ...]:
     """The model_type of every causal LM of the installed transformers, and of every encoder-decoder that is read."""
     from transformers.models.auto import modeling_auto
 
-    seq2seq = [name for name in modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES if name in FAMILIES]
+    read = FAMILIES.keys() - DECODERS.keys()  # a decoder inside another model is in the zoo as itself
+    seq2seq = [name for name in modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES if name in read]
     return tuple(sorted({*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *seq2seq}))
 
 

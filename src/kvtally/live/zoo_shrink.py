@@ -23,7 +23,7 @@ from kvtally.live.zoo_sizes import (
 ENOUGH = 2  # layers kept of each kind
 FEWEST = 4  # layers kept at least
 PER_LAYER = "per_layer_config"
-ROPE = "rope_parameters"
+ROPE, SECTIONS = "rope_parameters", "mrope_section"
 
 
 def shrunk(name: str) -> Any:
@@ -77,6 +77,7 @@ def shrunk_fields(config: Any) -> dict[str, Any]:
             fields[name] = len(kept)
     if "kv_lora_rank" in given:
         _one_kv_head_a_head(fields)
+    _share_channels(fields, given.get(ROPE))
     return {**fields, **({"is_decoder": True} if "is_decoder" in declared else {})}
 
 
@@ -85,6 +86,16 @@ def _rope(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return None
     return {name: _rope(part) or _small(name, part, (), 0) for name, part in value.items()}
+
+
+def _share_channels(fields: dict[str, Any], rope: Any) -> None:
+    """Positions of several kinds (time, height, width) share the channels that turn: those of the small head."""
+    given = rope.get(SECTIONS) if isinstance(rope, Mapping) else None
+    if isinstance(given, list):
+        width = fields.get("head_dim") or fields["hidden_size"] // fields["num_attention_heads"]
+        turning = int(width * rope.get("partial_rotary_factor", 1)) // 2
+        small = [turning * n // sum(given) for n in given[1:]]
+        fields[ROPE] = {**(_rope(rope) or {}), SECTIONS: [turning - sum(small), *small]}
 
 
 def _one_kv_head_a_head(fields: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ from kvtally.pure import config_latent as latent
 from kvtally.pure import config_linear_attention as linear_attention
 from kvtally.pure import config_looped as looped
 from kvtally.pure import config_mamba as mamba
+from kvtally.pure import config_multimodal as multimodal
 from kvtally.pure import config_nested as nested
 from kvtally.pure import config_remote as remote
 from kvtally.pure import config_short_conv as short_conv
@@ -51,7 +52,9 @@ FAMILIES: dict[str, Callable[[Fields], Decoder]] = {
     **short_conv.FAMILIES,
     **gated_state.FAMILIES,
     **looped.FAMILIES,
+    **multimodal.TEXT,
 }
+FAMILIES |= multimodal.families(FAMILIES.copy())
 WITH_ENCODER = encoder_decoder.WITH_ENCODER
 
 
@@ -127,7 +130,14 @@ def _fields(config: Mapping[str, object], source: int | None) -> Fields:
     model_type = config["model_type"]
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         found = f"`{model_type:.60}`" if isinstance(model_type, str) else shown(model_type)
-        raise InputError(f"`model_type` is {found}; known: {known}", hint=HINT)
+        raise InputError(f"`model_type` is {found}; known: {known}", hint=_instead(config))
     if source is not None:
         require_int("source", source, least=1, most=LARGEST)
     return Fields(config, model_type, source=source)
+
+
+def _instead(config: Mapping[str, object]) -> str:
+    """What to do with a config of an unknown kind: its decoder may be known."""
+    inner = config.get("text_config")
+    name = inner.get("model_type") if isinstance(inner, Mapping) else None
+    return f"its `text_config` is a `{name}`, which is read as a config of its own" if name in FAMILIES else HINT
