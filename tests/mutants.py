@@ -2,7 +2,9 @@
 
 `python tests/mutants.py 400 [seed]` works on a copy of the tree, and prints what survived. mutmut makes the mutants and
 finds out which tests reach which function; here a process that has collected the tests once forks for each mutant, and
-one that lives goes on to the doctests of its module. KVTALLY_MUTANTS says how many run at a time.
+one that lives goes on to the doctests of its module, and then to all tests that reach its module, in a process of its
+own: a function that is called while modules are imported is only there a mutant. KVTALLY_MUTANTS says how many run at a
+time.
 """
 
 from __future__ import annotations
@@ -67,20 +69,35 @@ def by_file(stats: dict[str, Any], function: str) -> list[list[str]]:
     return sorted(files.values(), key=lambda tests: (own not in tests[0], sum(spent.get(t, 0) for t in tests)))
 
 
+def module_of(mutant: str) -> str:
+    """The file of a mutant, or of a function."""
+    return "/".join(["src", *mutant.split(".")[:3]]) + ".py"
+
+
+def from_the_start(mutant: str, stats: dict[str, Any]) -> bool:
+    """Whether all tests that reach the module pass where the mutant is there before anything is imported."""
+    reached = {test for f, tests in stats["tests_by_mangled_function_name"].items() for test in tests
+               if module_of(f) == module_of(mutant)}  # fmt: skip
+    files = sorted({test.split("::")[0] for test in reached if not test.startswith("src/")})
+    command = [sys.executable, "-m", "pytest", *OPTIONS, *files]
+    done = subprocess.run(command, env=os.environ | {"MUTANT_UNDER_TEST": mutant}, capture_output=True, check=False)
+    return done.returncode not in FAILED
+
+
 def outcome(mutant: str, stats: dict[str, Any]) -> int:
     """Runs in a child: 0 where no test fails with the mutant in place."""
     import pytest
 
     os.environ["MUTANT_UNDER_TEST"] = mutant
     signal.alarm(LONGEST)
-    module = "/".join(["src", *mutant.split(".")[:3]]) + ".py"
     for tests in by_file(stats, mutant.split("__mutmut_", maxsplit=1)[0]):
         code = pytest.main([*OPTIONS, *tests])
         if code == pytest.ExitCode.USAGE_ERROR:  # a name that the command line cannot say
             code = pytest.main([*OPTIONS, tests[0].split("::", maxsplit=1)[0]])
         if code in FAILED:
             return 1
-    return int(pytest.main([*OPTIONS, "--doctest-modules", module, "-k", "not mutmut"]) in FAILED)
+    doctests = pytest.main([*OPTIONS, "--doctest-modules", module_of(mutant), "-k", "not mutmut"])
+    return int(doctests in FAILED or not from_the_start(mutant, stats))
 
 
 def forked(mutant: str, stats: dict[str, Any]) -> int:

@@ -122,6 +122,12 @@ def test_memory_makes_tokens_exact() -> None:
     assert explain("GPU KV cache size: 1,601 tokens", LLAMA).computed == "no number of blocks gives it"
 
 
+def test_no_block_on_the_cpu_fits_any_swap_space() -> None:
+    """4 GiB of swap space // 2 MiB a block = 2,048 blocks; a server without it prints 0."""
+    status = {cpu: explain(f"# GPU blocks: 10, # CPU blocks: {cpu}", LLAMA).status for cpu in (0, 1, 2048)}
+    assert status == {0: "consistent", 1: "differs", 2048: "exact"}
+
+
 def test_swap_space_of_another_size_is_named() -> None:
     found = explain("# GPU blocks: 10, # CPU blocks: 1024", LLAMA)
     assert found.status == "differs"

@@ -152,7 +152,7 @@ def ask(names: list[str], environment: dict[str, str]) -> list[str]:
             try:
                 print(find_config(name))
             except KvtallyError as error:
-                print(error.exit_code, error.where, error.problem)
+                print(error.exit_code, error.where, error.problem, '|', error.hint)
     """
     command = [sys.executable, "-c", textwrap.dedent(code), *names]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
@@ -163,8 +163,9 @@ def test_a_hub_id_in_the_local_cache(hub: dict[str, str]) -> None:
     pytest.importorskip("huggingface_hub")
     cached, absent, invalid = ask(["org/tiny", "org/absent", "org/a..b"], hub)
     assert cached == repr((TINY, "org/tiny/config.json"))
-    assert absent == f"3 org/absent not in the local cache ({hub['HF_HOME']}/hub), and HF_HUB_OFFLINE is set"
-    assert invalid == "2  `org/a..b` is no file, no folder and no valid Hugging Face id"
+    here = f"not in the local cache ({hub['HF_HOME']}/hub)"
+    assert absent == f"3 org/absent {here}, and HF_HUB_OFFLINE is set | unset it, or name a file"
+    assert invalid == "2  `org/a..b` is no file, no folder and no valid Hugging Face id | "
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -204,8 +205,11 @@ def test_a_hub_that_answers_and_one_that_says_no(hub: dict[str, str]) -> None:
     assert said == [
         repr((TINY, "org/there/config.json")),
         repr((TINY, "org/tiny/config.json")),
-        "3 org/gated the hub gives this model to those who accepted its licence",
-        "3 org/absent no such file or folder here, and the hub knows no such model",
-        "3 org/bare the model on the hub has no config.json",
-        f"3 org/broken not in the local cache ({hub['HF_HOME']}/hub), and the hub cannot be reached",
+        "3 org/gated the hub gives this model to those who accepted its licence | accept the licence on the hub "
+        "and log in with `hf auth login`",
+        "3 org/absent no such file or folder here, and the hub knows no such model | check the spelling: "
+        "https://huggingface.co/org/absent",
+        "3 org/bare the model on the hub has no config.json | name another model, or a file",
+        f"3 org/broken not in the local cache ({hub['HF_HOME']}/hub), and the hub cannot be reached | check the "
+        "connection, or name a file",
     ]

@@ -146,6 +146,24 @@ def test_as_many_fit_as_memory_has_whole_requests_of() -> None:
     assert longest(needed, 255) == 0
 
 
+def test_what_fits_is_asked_within_bounds() -> None:
+    needed = held_bytes(lesson(), cache_types())
+    assert fits(needed, 256 * LONGEST, LONGEST) == 1 and fits(needed, 0, 1) == 0
+    for tokens in (0, LONGEST + 1):
+        with pytest.raises(
+            InputError, match=f"`tokens` is .*, expected an integer of at least 1 and at most {LONGEST:,}"
+        ):
+            fits(needed, 10, tokens)
+    for batch in (0, LONGEST + 1):
+        with pytest.raises(
+            InputError, match=f"`batch` is .*, expected an integer of at least 1 and at most {LONGEST:,}"
+        ):
+            longest(needed, 10, batch)
+    for ask in (lambda: fits(needed, -1, 1), lambda: longest(needed, -1)):
+        with pytest.raises(InputError, match="`memory` is -1, expected an integer of at least 0"):
+            ask()
+
+
 def test_a_state_that_does_not_grow_fits_at_any_length() -> None:
     needed = held_bytes(decoder(Layer(mixer=GDN)), cache_types())
     assert longest(needed, needed(1, 1)) == LONGEST
@@ -196,8 +214,9 @@ def test_weights_are_summed_over_the_headers_of_the_files_an_index_names(tmp_pat
 def test_a_file_that_is_no_safetensors_is_refused(content: bytes, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     path.write_bytes(content)
-    with pytest.raises(UnreadableError, match=problem):
+    with pytest.raises(UnreadableError) as error:
         weight_bytes(str(path))
+    assert error.value.problem == problem and error.value.where == str(path)
 
 
 def test_an_index_reads_no_file_outside_its_folder(tmp_path: Path) -> None:
