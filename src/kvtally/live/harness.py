@@ -345,7 +345,7 @@ def _maker(settings: Any) -> tuple[Callable[..., Any], Any]:
         return AutoModelForSpeechSeq2Seq.from_config, settings
     if both and type(settings) in modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
         return AutoModelForSeq2SeqLM.from_config, settings
-    if type(settings) not in known and type(settings) in modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING:
+    if type(settings) not in known and not both and type(settings) in modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING:
         return AutoModelForMultimodalLM.from_config, settings
     if type(settings) not in known:
         raise InputError(
