@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -58,9 +59,10 @@ def test_a_file_without_a_name_is_refused(option: str, words: str, capsys: pytes
 
 
 def limited(*words: str) -> subprocess.CompletedProcess[str]:
-    """A command in a process that may write files of 2,000 bytes at most."""
+    """A command in a process that may write files of 2,000 bytes at most, the figures of coverage among them."""
     return subprocess.run(
         [sys.executable, "-B", "-m", "kvtally", *words], capture_output=True, text=True, check=False,
+        env={name: value for name, value in os.environ.items() if not name.startswith("COV")},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)),
     )  # fmt: skip
 
