@@ -345,9 +345,9 @@ def _maker(settings: Any) -> tuple[Callable[..., Any], Any]:
         return AutoModelForSpeechSeq2Seq.from_config, settings
     if both and type(settings) in modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
         return AutoModelForSeq2SeqLM.from_config, settings
-    if type(settings) not in known and not both and type(settings) in modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING:
-        return AutoModelForMultimodalLM.from_config, settings
     if type(settings) not in known:
+        if not both and type(settings) in modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING:
+            return AutoModelForMultimodalLM.from_config, settings
         raise InputError(
             f"`model_type` is `{settings.model_type}`, expected one that transformers has a language model for",
             hint="an encoder has none, and no cache; build one of your own and say how it is called with "

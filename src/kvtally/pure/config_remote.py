@@ -71,7 +71,8 @@ def nemotron_nas(f: Fields) -> Decoder:
             window = own.optional("window_length") if own.has("window_length") else None
             own.agrees("num_sink_tokens", None, "sink tokens are not read")
             mixer = Attention(num_heads=heads, num_kv_heads=heads // group, head_dim=width, window=window)
-        own.set_aside(*(() if mixer else ("n_heads_in_group",)), note="no attention here")
+        if mixer is None:
+            own.set_aside("n_heads_in_group", note="no attention here")
         own.set_aside(
             "unshifted_sink", "use_prefill_window_in_sink_attention", note="of sink tokens, and there are none"
         )
@@ -81,7 +82,8 @@ def nemotron_nas(f: Fields) -> Decoder:
             instead.append((None, None))
         elif not ffn.flag("no_op"):
             mlp = Mlp(width=_up_to(int(2 * ffn.number("ffn_mult") * hidden / 3), 256))
-        ffn.set_aside(*(() if mlp else ("ffn_mult",)), note="no MLP here")
+        if mlp is None:
+            ffn.set_aside("ffn_mult", note="no MLP here")
         made.append(Layer(mixer=mixer, mlp=mlp, beside=further(*instead)))
     return decoder(f, tuple(made))
 
@@ -112,8 +114,10 @@ def mimo(f: Fields) -> Decoder:
 def chatglm(f: Fields) -> Decoder:
     """ChatGLM 2, 3 and GLM-4: `multi_query_group_num` KV heads where `multi_query_attention`, else MHA."""
     heads = f.integer("num_attention_heads")
-    kv = kv_heads(f, f, "multi_query_group_num") if f.flag("multi_query_attention") else heads
-    if not f.flag("multi_query_attention"):
+    if f.flag("multi_query_attention"):
+        kv = kv_heads(f, f, "multi_query_group_num")
+    else:
+        kv = heads
         f.set_aside("multi_query_group_num", note="one KV head for each head")
     mixer = Attention(num_heads=heads, num_kv_heads=kv, head_dim=f.integer("head_dim"))
     f.set_aside("apply_residual_connection_post_layernorm", "pre_seq_len", note="no size of a layer")
